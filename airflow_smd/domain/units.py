@@ -15,7 +15,9 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     unit = (match[2] or "b").lower() if match else ""
     if not match or unit not in _UNITS:
-        raise ValueError(f"{text!r} is not a size: write a number and one of {', '.join(_UNITS)}, as in 100GB")
+        raise ValueError(
+            f"{text!r} is not a size: write a number and one of {', '.join(_UNITS)}, as in 100GB"
+        )
     return round(float(match[1]) * _UNITS[unit])
 
 

@@ -1,0 +1,95 @@
+"""What every operator here shares: its AWS connection, its identity, and one way to wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_smd.domain.identity import TaskIdentity, generation
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_smd.hooks.connection import AwsConnection
+    from airflow_smd.triggers.base import WaitTrigger
+
+
+class SmdOperator(BaseOperator):
+    """A task that acts on AWS and waits for it.
+
+    Args:
+        aws_conn_id: Airflow connection of type `aws`.
+        region_name: AWS Region; default: the connection's.
+        verify: TLS verification, as boto3 takes it.
+        botocore_config: arguments of `botocore.config.Config`.
+        deferrable: wait in the triggerer; default: `[operators] default_deferrable`.
+        poll_seconds: pause between two looks at AWS, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        aws_conn_id: str | None = "aws_default",
+        region_name: str | None = None,
+        verify: bool | str | None = None,
+        botocore_config: Mapping[str, Any] | None = None,
+        deferrable: bool | None = None,
+        poll_seconds: float = 30.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.aws_conn_id = aws_conn_id
+        self.region_name = region_name
+        self.verify = verify
+        self.botocore_config = botocore_config
+        self.deferrable = deferrable
+        self.poll_seconds = poll_seconds
+
+    @cached_property
+    def connection(self) -> AwsConnection:
+        """Return where the calls of this task go."""
+        from airflow_smd.hooks.connection import AwsConnection
+
+        return AwsConnection(
+            aws_conn_id=self.aws_conn_id,
+            region_name=self.region_name,
+            verify=self.verify,
+            botocore_config=self.botocore_config,
+        )
+
+    def identity(self, context: Context) -> TaskIdentity:
+        """Return who we are, the same for every retry and another after a clear."""
+        from airflow.sdk.configuration import conf
+
+        ti = context["ti"]
+        return TaskIdentity(
+            dag_id=ti.dag_id,
+            run_id=ti.run_id,
+            task_id=ti.task_id,
+            map_index=-1 if ti.map_index is None else ti.map_index,
+            generation=generation(max_tries=ti.max_tries, retries=self.retries or 0),
+            deployment=conf.get("smd", "deployment", fallback=""),
+        )
+
+    def wait(self, context: Context, trigger: WaitTrigger, method_name: str) -> Any:
+        """Wait with `trigger`, then go on in `method_name(context, event)`: in the triggerer or here."""
+        from airflow.sdk.configuration import conf
+
+        deferrable = self.deferrable
+        if deferrable is None:
+            deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
+        if deferrable:
+            self.defer(trigger=trigger, method_name=method_name)
+        event = asyncio.run(_first(trigger))
+        return getattr(self, method_name)(context, event)
+
+
+async def _first(trigger: WaitTrigger) -> dict[str, Any]:
+    async for event in trigger.run():
+        payload: dict[str, Any] = event.payload
+        return payload
+    raise AssertionError("a trigger fires once")

@@ -1,0 +1,82 @@
+"""Waiting for something on AWS: look, wait, fire once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_smd.hooks.connection import AwsConnection
+
+LONGEST_PAUSE_SECONDS = 300.0
+
+
+class WaitTrigger(BaseTrigger):
+    """Look at one thing on AWS until it is over, from a thread, and fire one event.
+
+    An error while looking (throttling, network, credentials that expired) never ends the wait: the thing
+    goes on billing whether we can see it or not. We look again after a longer pause.
+
+    Args:
+        connection: the arguments of :class:`AwsConnection`.
+        poll_seconds: pause between two looks, in seconds.
+        deadline: Unix time after which the event says `timeout`; None waits as long as the thing may live.
+    """
+
+    def __init__(
+        self, *, connection: Mapping[str, Any], poll_seconds: float = 30.0, deadline: float | None = None
+    ) -> None:
+        super().__init__()
+        self.connection = dict(connection)
+        self.poll_seconds = poll_seconds
+        self.deadline = deadline
+
+    @abstractmethod
+    def look(self) -> dict[str, Any] | None:
+        """Return the event's payload (JSON) when the wait is over, else None. Runs in a thread."""
+
+    def stop(self) -> None:
+        """End what we pay for; must be idempotent. Runs in a thread."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments beyond the three of this class."""
+        return {}
+
+    @property
+    def aws(self) -> AwsConnection:
+        """Return the connection as a value."""
+        return AwsConnection(**self.connection)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and arguments from which the triggerer rebuilds this trigger."""
+        own = {"connection": self.connection, "poll_seconds": self.poll_seconds, "deadline": self.deadline}
+        return f"{type(self).__module__}.{type(self).__qualname__}", own | self.arguments()
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event: what `look` returned, or `{"timeout": true}`."""
+        pause = self.poll_seconds
+        while True:
+            try:
+                payload = await asyncio.to_thread(self.look)
+                pause = self.poll_seconds
+            except Exception as error:
+                payload = None
+                pause = min(LONGEST_PAUSE_SECONDS, 2 * pause)
+                self.log.warning("Cannot look (%s), trying again in about %.0f s", error, pause)
+            if payload is not None:
+                yield TriggerEvent(payload)
+                return
+            if self.deadline is not None and time.time() >= self.deadline:
+                yield TriggerEvent({"timeout": True})
+                return
+            # jitter, so that a thousand triggers started together do not look together
+            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311
+
+    async def on_kill(self) -> None:
+        """End what we pay for when a person marks the deferred task failed or clears it (Airflow 3.3)."""
+        await asyncio.to_thread(self.stop)
