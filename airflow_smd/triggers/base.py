@@ -31,7 +31,7 @@ class WaitTrigger(BaseTrigger):
     def __init__(
         self, *, connection: Mapping[str, Any], poll_seconds: float = 30.0, deadline: float | None = None
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.connection = dict(connection)
         self.poll_seconds = poll_seconds
         self.deadline = deadline
