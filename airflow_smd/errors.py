@@ -56,3 +56,84 @@ def refuse(problems: Iterable[Problem]) -> None:
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     if errors:
         raise InvalidInput(errors)
+
+
+class UnexpectedAnswer(SmdError):
+    """AWS answered with something that this version does not know; it is never taken for success."""
+
+
+class NameTaken(SmdError):
+    """Something of this name is there already."""
+
+
+class NotOurs(SmdError):
+    """Something has our name and was not started by this task; we neither follow nor replace it."""
+
+
+class TrainingFailed(SmdError):
+    """The training job did not succeed."""
+
+    advice = "Read the job's log for the first error of the first host that failed."
+
+    def __init__(self, job_name: str, reason: str) -> None:
+        self.job_name = job_name
+        self.reason = reason
+        super().__init__(f"{job_name}: {reason} {self.advice}")
+
+
+class AlgorithmFailed(TrainingFailed):
+    """The user's code ended with an error; another try would end the same."""
+
+    advice = "The training code failed: mend it before the next try."
+
+
+class CapacityUnavailable(TrainingFailed):
+    """AWS had no such instances free; worth another try later, or on another type."""
+
+    advice = "Try again later, in another Availability Zone, or on another instance type."
+
+
+class ResourceLimitReached(TrainingFailed):
+    """The account's quota for this instance type is used up."""
+
+    advice = "Wait for other jobs to end, or ask for a higher quota in Service Quotas."
+
+
+class InternalFailure(TrainingFailed):
+    """SageMaker itself failed; worth another try."""
+
+    advice = "SageMaker failed, not the training code: try again."
+
+
+class ImageNotUsable(TrainingFailed):
+    """SageMaker could not pull or start the training image."""
+
+    advice = "Check that the image exists in this Region and that the role may pull it."
+
+
+class DataNotReadable(TrainingFailed):
+    """SageMaker could not read an input channel."""
+
+    advice = "Check that the input exists and that the role may read it."
+
+
+class SpotInterrupted(TrainingFailed):
+    """AWS took the Spot capacity back; worth another try, from the last checkpoint."""
+
+    advice = "Try again: training resumes from its last checkpoint."
+
+
+class RuntimeExceeded(TrainingFailed):
+    """The job reached MaxRuntimeInSeconds or MaxWaitTimeInSeconds and was stopped."""
+
+    advice = "Raise max_run (or max_wait), or make the job shorter."
+
+
+class TrainingStopped(TrainingFailed):
+    """A person or a program stopped the job."""
+
+    advice = "Somebody stopped the job; clear the task to train again."
+
+
+class TaskTimedOut(SmdError):
+    """The task's execution_timeout passed; what it waited for was stopped."""

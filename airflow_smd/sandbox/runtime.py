@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from airflow_smd.sandbox.children import Children
+from airflow_smd.sandbox.faults import Faults
+from airflow_smd.sandbox.gate import Gate
+
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 ACCOUNT_ID = "123456789012"
 
 
@@ -47,11 +56,31 @@ class Runtime:
 
     settings: Settings
     endpoint_url: str
+    faults: Faults = field(default_factory=Faults)
+    """Failures on request; the work behind a call asks `faults.take(kind, service=..., **request)`."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the sandbox goes down: wait on it instead of sleeping."""
+    own_state: set[str] = field(default_factory=set)
+    """Services (moto's names) that keep their state themselves; the snapshot leaves them out."""
+    routes: dict[str, Wsgi] = field(default_factory=dict)
+    """Path prefix -> a WSGI application that answers there instead of AWS: `/v2/` for a registry."""
+    listen: Callable[[socket.socket], Callable[[], None]] = field(default=lambda _socket: lambda: None)
+    """Serve this endpoint on one more listening socket; returns what ends it. Set by the server."""
     file_system_directory: Callable[[str, str], Path] = field(default=lambda _id, _path: Path("/nonexistent"))
     """(file system id, DirectoryPath) -> the real directory; KeyError if there is none. Set by fsx."""
     image: Callable[[str], Image | None] = field(default=lambda _uri: None)
     """Image URI (tag or digest) -> the image, None if the sandbox's registry lacks it. Set by codebuild."""
+    gate: Gate = field(default_factory=Gate)
     _at_stop: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def children(self) -> Children:
+        """Start processes with it; whatever was started ends with the sandbox, also when that is killed."""
+        return Children(self.settings.home / "children")
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Hold this while a thread of yours changes moto's backends; requests hold it already."""
+        return self.gate.changing()
 
     def directory(self, name: str) -> Path:
         """Return the directory of one service's state, created."""
@@ -63,7 +92,13 @@ class Runtime:
         """Call `callback` when the sandbox goes down, last registered first."""
         self._at_stop.append(callback)
 
-    def stop(self) -> None:
-        """End every service."""
+    def stop(self) -> list[Exception]:
+        """End every service; one that fails does not keep the others from ending."""
+        self.stopping.set()
+        failures = []
         while self._at_stop:
-            self._at_stop.pop()()
+            try:
+                self._at_stop.pop()()
+            except Exception as failure:  # noqa: BLE001 - reported by the caller
+                failures.append(failure)
+        return failures

@@ -58,7 +58,7 @@ class WaitTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", own | self.arguments()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event: what `look` returned, or `{"timeout": true}`."""
+        """Yield one event: what `look` returned, or `timeout: true` with our own arguments."""
         pause = self.poll_seconds
         while True:
             try:
@@ -72,7 +72,7 @@ class WaitTrigger(BaseTrigger):
                 yield TriggerEvent(payload)
                 return
             if self.deadline is not None and time.time() >= self.deadline:
-                yield TriggerEvent({"timeout": True})
+                yield TriggerEvent({"timeout": True} | self.arguments())
                 return
             # jitter, so that a thousand triggers started together do not look together
             await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311

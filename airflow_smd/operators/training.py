@@ -1,0 +1,241 @@
+"""Distributed training on SageMaker as one task: exactly one job, stopped when the task is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_smd.domain.distribution import Job, compile_job, lint
+from airflow_smd.domain.logs import first_error
+from airflow_smd.domain.training import (
+    Follow,
+    Launch,
+    Outcome,
+    TrainingRun,
+    WaitOut,
+    failure,
+    next_step,
+    outcome,
+)
+from airflow_smd.errors import NameTaken, NotOurs, Severity, TaskTimedOut, TrainingFailed, refuse
+from airflow_smd.operators.base import SmdOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_smd.aws.logs import JobLogs
+    from airflow_smd.aws.source import SourceStore
+    from airflow_smd.aws.training import TrainingJobs
+    from airflow_smd.domain.identity import TaskIdentity
+
+
+class SageMakerDistributedTrainingOperator(SmdOperator):
+    """Run one distributed training job and return what it made.
+
+    A retry follows the job that an earlier try started; clearing the task starts a new one. The job is
+    checked before anything is created, and stopped when the task is killed or runs into its timeout.
+
+    Args:
+        job: the arguments of the SageMaker SDK's estimator under their own names (`entry_point`,
+            `source_dir`, `instance_type`, `instance_count`, `distribution`, `hyperparameters`, `role`, ...).
+        estimator: `PyTorch`, `TensorFlow`, `HuggingFace` or `Estimator`.
+        inputs: what the SDK's `fit` takes: an S3 URI or a mapping of channel to S3 URI.
+        file_system: the result of :class:`LustreCreateOperator`; becomes the channel `training` and the VPC.
+        work_uri: `s3://bucket/prefix` for the packed code and the output.
+        overrides: fields of CreateTrainingJob, merged last.
+        ignore_rules: names of lint rules to leave out.
+
+    Returns:
+        The job's name, model, metrics, seconds and instances, as JSON (see `_result`).
+
+    Raises:
+        InvalidInput: the job has problems; nothing was created.
+        TrainingFailed: a subclass for each kind of failure, with SageMaker's reason.
+        TaskTimedOut: `execution_timeout` passed; the job was stopped.
+    """
+
+    template_fields: Sequence[str] = ("job", "inputs", "file_system", "work_uri", "overrides")
+    template_fields_renderers = {"job": "json", "overrides": "json"}  # noqa: RUF012  # Airflow's own form
+
+    def __init__(
+        self,
+        *,
+        job: Mapping[str, Any],
+        work_uri: str,
+        estimator: str = "PyTorch",
+        inputs: Any = None,
+        file_system: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        ignore_rules: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.work_uri = work_uri
+        self.estimator = estimator
+        self.inputs = inputs
+        self.file_system = file_system
+        self.overrides = overrides
+        self.ignore_rules = ignore_rules
+        self._following: str | None = None
+
+    @cached_property
+    def jobs(self) -> TrainingJobs:
+        """Return the training jobs of our connection."""
+        from airflow_smd.hooks.training import TrainingHook
+
+        return TrainingHook(self.connection).jobs
+
+    @cached_property
+    def logs(self) -> JobLogs:
+        """Return the hosts' logs of our connection."""
+        from airflow_smd.hooks.training import TrainingHook
+
+        return TrainingHook(self.connection).logs
+
+    @cached_property
+    def source(self) -> SourceStore:
+        """Return where the code is kept."""
+        from airflow_smd.hooks.training import TrainingHook
+
+        return TrainingHook(self.connection).source(self.work_uri)
+
+    def execute(self, context: Context) -> Any:
+        """Follow the job of this task, or check and launch it; then wait."""
+        identity = self.identity(context)
+        match next_step(identity, self.jobs.attempts(identity)):
+            case WaitOut(job_name):
+                self.log.info("%s is being stopped; a new job starts when it is gone", job_name)
+                return self._wait(context, job_name, "execute_again")
+            case Follow(job_name):
+                self.log.info("Following %s, which is already there", job_name)
+            case Launch(job_name):
+                self._launch(identity, job_name)
+        return self._wait(context, job_name, "finish")
+
+    def execute_again(self, context: Context, event: Mapping[str, Any]) -> Any:
+        """Decide again after a job that was being stopped is gone."""
+        self.log.info("%s is gone", event["job_name"])
+        return self.execute(context)
+
+    def finish(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the job's result, or raise the error of its kind."""
+        job_name = event["job_name"]
+        if event.get("timeout"):
+            self.jobs.stop(job_name)
+            raise TaskTimedOut(f"execution_timeout={self.execution_timeout} passed; {job_name} was stopped")
+        run = self.jobs.look(job_name)
+        if run is None:
+            raise TrainingFailed(job_name, "The job was deleted while the task waited for it.")
+        if outcome(run.status) is not Outcome.SUCCEEDED:
+            self._explain(run)
+            raise failure(run)
+        result = self._result(run, self.identity(context))
+        self.log.info("%s succeeded after %s s, %s", job_name, result["seconds"], result["metrics"])
+        return result
+
+    def on_kill(self) -> None:
+        """Stop the job when the worker's task is killed."""
+        if self._following:
+            self.log.info("Stopping %s, since the task is killed", self._following)
+            self.jobs.stop(self._following)
+
+    def _launch(self, identity: TaskIdentity, job_name: str) -> None:
+        request = self._request(identity, job_name)
+        try:
+            self.jobs.launch(request)
+            self.log.info("Launched %s", job_name)
+        except NameTaken:
+            run = self.jobs.look(job_name)
+            if run is None or self.jobs.owner(run.job_arn) != identity.base_name:
+                raise NotOurs(f"{job_name} is there, but without our tag airflow-smd:name") from None
+            self.log.info("Following %s, which another try has just launched", job_name)
+
+    def _request(self, identity: TaskIdentity, job_name: str) -> dict[str, Any]:
+        from airflow_smd.aws.containers import catalogue
+
+        source_dir = self.job.get("source_dir")
+        job = Job.parse(
+            {
+                "estimator": self.estimator,
+                "region": self.jobs.region,
+                "kwargs": {**self.job, **self._network()},
+                "fit": self._inputs(),
+            }
+        )
+        images = catalogue()
+        problems = lint(job, images, silenced=self.ignore_rules)
+        for problem in problems:
+            if problem.severity is not Severity.ERROR:
+                self.log.warning("%s", problem)
+        refuse(problems)
+        source_uri = str(source_dir)
+        if source_dir and not source_uri.startswith("s3://"):
+            source_uri = self.source.put(Path(source_uri))
+        tags = [{"Key": key, "Value": value} for key, value in identity.tags.items()]
+        return compile_job(
+            job,
+            images,
+            name=job_name,
+            source_uri=source_uri,
+            output_uri=f"{self.work_uri.rstrip('/')}/output",
+            overrides={"Tags": tags, **(self.overrides or {})},
+        )
+
+    def _network(self) -> dict[str, Any]:
+        vpc = (self.file_system or {}).get("vpc_config")
+        return {"subnets": vpc["Subnets"], "security_group_ids": vpc["SecurityGroupIds"]} if vpc else {}
+
+    def _inputs(self) -> Any:
+        source = (self.file_system or {}).get("data_source")
+        if not source:
+            return self.inputs
+        channels = dict(self.inputs) if isinstance(self.inputs, Mapping) else {}
+        return {**channels, "training": {"DataSource": source, "InputMode": "File"}}
+
+    def _wait(self, context: Context, job_name: str, method_name: str) -> Any:
+        from airflow_smd.triggers.training import TrainingTrigger
+
+        self._following = job_name
+        deadline = time.time() + self.execution_timeout.total_seconds() if self.execution_timeout else None
+        trigger = TrainingTrigger(
+            job_name=job_name,
+            connection=self.connection.serialize(),
+            poll_seconds=self.poll_seconds,
+            deadline=deadline,
+        )
+        return self.wait(context, trigger, method_name)
+
+    def _explain(self, run: TrainingRun) -> None:
+        """Put the first error of any host into the task log; the launcher's last line says little."""
+        lines = sorted(self.logs.tail(run.job_name, 1000), key=lambda line: line.at)
+        if not lines:
+            self.log.error("%s wrote no log: look in %s", run.job_name, "/aws/sagemaker/TrainingJobs")
+        for text in first_error([line.text for line in lines]) or [line.text for line in lines[-20:]]:
+            self.log.error("%s", text)
+
+    @staticmethod
+    def _result(run: TrainingRun, identity: TaskIdentity) -> dict[str, Any]:
+        return {
+            "job_name": run.job_name,
+            "job_arn": run.job_arn,
+            "generation": identity.generation,
+            "status": str(run.status),
+            "model_uri": run.model_uri,
+            "image_uri": run.image_uri,
+            "instance_type": run.instance_type,
+            "instance_count": run.instance_count,
+            "started_at": _iso(run.started_at),
+            "ended_at": _iso(run.ended_at),
+            "seconds": run.training_seconds,
+            "billable_seconds": run.billable_seconds,
+            "metrics": dict(run.metrics),
+        }
+
+
+def _iso(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()

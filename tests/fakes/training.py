@@ -1,0 +1,83 @@
+"""Training jobs, logs and code in memory; they refuse and answer as SageMaker does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from airflow_smd.aws.logs import LogLine
+from airflow_smd.domain.identity import TaskIdentity
+from airflow_smd.domain.training import TrainingRun, TrainingStatus
+from airflow_smd.errors import NameTaken
+
+
+class FakeTrainingJobs:
+    region = "us-east-1"
+
+    def __init__(self) -> None:
+        self.runs: dict[str, TrainingRun] = {}
+        self.requests: dict[str, Mapping[str, Any]] = {}
+        self.stopped: list[str] = []
+
+    def launch(self, request: Mapping[str, Any]) -> None:
+        name = request["TrainingJobName"]
+        if name in self.runs:
+            raise NameTaken(name)
+        self.requests[name] = request
+        self.runs[name] = TrainingRun(
+            job_name=name,
+            job_arn=f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{name}",
+            status=TrainingStatus.IN_PROGRESS,
+            secondary_status="Starting",
+        )
+
+    def look(self, job_name: str) -> TrainingRun | None:
+        return self.runs.get(job_name)
+
+    def attempts(self, identity: TaskIdentity) -> list[TrainingRun]:
+        found: list[TrainingRun] = []
+        while run := self.look(identity.attempt_name(len(found) + 1)):
+            found.append(run)
+        return found
+
+    def owner(self, job_arn: str) -> str | None:
+        tags = self.requests[job_arn.rpartition("/")[2]].get("Tags", [])
+        return next((tag["Value"] for tag in tags if tag["Key"] == "airflow-smd:name"), None)
+
+    def stop(self, job_name: str) -> None:
+        self.stopped.append(job_name)
+        run = self.runs.get(job_name)
+        if run and run.status is TrainingStatus.IN_PROGRESS:
+            self.runs[job_name] = replace(run, status=TrainingStatus.STOPPING, secondary_status="Stopping")
+
+    def end(self, job_name: str, status: TrainingStatus, **changes: Any) -> None:
+        secondary = changes.pop("secondary_status", str(status))
+        self.runs[job_name] = replace(self.runs[job_name], status=status, secondary_status=secondary, **changes)
+
+
+class FakeJobLogs:
+    def __init__(self, lines: Mapping[str, list[str]] | None = None) -> None:
+        self.lines = dict(lines or {})
+
+    def streams(self, job_name: str) -> list[str]:
+        return sorted(f"{job_name}/{host}-1" for host in self.lines)
+
+    def read(self, stream: str, token: str | None = None) -> tuple[list[LogLine], str | None]:
+        host = stream.rpartition("/")[2].rsplit("-", 1)[0]
+        lines = [LogLine(host=host, at=float(at), text=text) for at, text in enumerate(self.lines[host])]
+        return lines[int(token or 0) :], str(len(lines))
+
+    def tail(self, job_name: str, count: int) -> Iterator[LogLine]:
+        for stream in self.streams(job_name):
+            yield from self.read(stream)[0][-count:]
+
+
+class FakeSourceStore:
+    def __init__(self) -> None:
+        self.uploads: list[Path] = []
+
+    def put(self, source_dir: Path) -> str:
+        self.uploads.append(source_dir)
+        return "s3://work/source/0/sourcedir.tar.gz"
