@@ -217,13 +217,21 @@ def _option(problems: list[Problem], name: str, value: Any) -> Any:
         case "status":
             status = _whole(problems, name, value, 400)
             if status > 599:
-                problems.append(_problem(name, value, "An HTTP status from 400 to 599 is needed.", "Change it."))
+                problems.append(
+                    _problem(name, value, "An HTTP status from 400 to 599 is needed.", "Change it.")
+                )
             return status
         case "when" if value not in ("before", "after"):
             problems.append(
                 _problem(name, value, "Allowed are before (the call has no effect) and after.", "Change it.")
             )
-    return value if name == "when" else _words(problems, name, value) if isinstance(value, str) is False else value
+    return (
+        value
+        if name == "when"
+        else _words(problems, name, value)
+        if isinstance(value, str) is False
+        else value
+    )
 
 
 def _text(value: Any) -> str:

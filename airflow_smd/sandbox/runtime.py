@@ -15,7 +15,8 @@ from airflow_smd.sandbox.children import Children
 from airflow_smd.sandbox.faults import Faults
 from airflow_smd.sandbox.gate import Gate
 
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Environ = dict[str, Any]
+Wsgi = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 ACCOUNT_ID = "123456789012"
 
 
@@ -99,6 +100,6 @@ class Runtime:
         while self._at_stop:
             try:
                 self._at_stop.pop()()
-            except Exception as failure:  # noqa: BLE001 - reported by the caller
+            except Exception as failure:  # reported by the caller
                 failures.append(failure)
         return failures
