@@ -137,3 +137,50 @@ class TrainingStopped(TrainingFailed):
 
 class TaskTimedOut(SmdError):
     """The task's execution_timeout passed; what it waited for was stopped."""
+
+
+class AccessRefused(SmdError):
+    """The credentials of the connection may not do this."""
+
+    def __init__(self, what: str, message: str) -> None:
+        super().__init__(
+            f"Not allowed to {what}: {message} Give the connection's role this permission, or name another."
+        )
+
+
+class ImageBuildFailed(SmdError):
+    """The image was not built: a step failed, and another try would fail the same."""
+
+    advice = "Mend the step that failed; the recipe's other layers are kept."
+
+    def __init__(
+        self, *, build_id: str, phase: str, reason: str, log_lines: Iterable[str] = (), link: str = ""
+    ) -> None:
+        self.build_id = build_id
+        self.phase = phase
+        self.reason = reason
+        self.log_lines = tuple(log_lines)
+        """The last lines that the build wrote, oldest first."""
+        self.link = link
+        tail = "".join(f"\n  | {line}" for line in self.log_lines) or " (the build wrote no log)"
+        super().__init__(
+            f"{build_id} ended in {phase}: {reason} {self.advice}\nIts log {link} ends with{tail}"
+        )
+
+
+class ImageBuildFault(ImageBuildFailed):
+    """CodeBuild itself failed; worth another try."""
+
+    advice = "CodeBuild failed, not the recipe: try again."
+
+
+class ImageBuildTimedOut(ImageBuildFailed):
+    """The build took longer than it may."""
+
+    advice = "Raise build.timeout_minutes, or take a larger build.compute_type."
+
+
+class ImageBuildStopped(ImageBuildFailed):
+    """A person or a program stopped the build."""
+
+    advice = "Somebody stopped the build; run the task again to build anew."
