@@ -9,11 +9,17 @@ import re
 import shlex
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
-from airflow_smd.domain.image_problems import context_problems, dockerfile_problems, recipe_problems
+from airflow_smd.domain.image_problems import (
+    context_problems,
+    dockerfile_problems,
+    known_fields,
+    recipe_problems,
+)
 from airflow_smd.errors import Problem
 
 CODE_DIRECTORY = "/opt/ml/code"
@@ -60,6 +66,21 @@ class ImageRecipe:
     """A Dockerfile in the context, used as it is instead of all of the above."""
     build_args: Mapping[str, str] = field(default_factory=dict)
     """Values of the Dockerfile's ARGs; visible in the image's history, so never secrets."""
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> tuple[ImageRecipe, list[Problem]]:
+        """Return the recipe that plain arguments mean, and which of them mean nothing."""
+        known, problems = known_fields("recipe", raw, [item.name for item in fields(cls)])
+        values: dict[str, Any] = {}
+        for name, value in known.items():
+            if name in ("apt", "pip"):
+                lines = value.split("\n") if isinstance(value, str) else value
+                values[name] = tuple(str(line).strip() for line in lines or () if str(line).strip())
+            elif name == "build_args":
+                values[name] = {str(key): str(item) for key, item in (value or {}).items()}
+            else:
+                values[name] = str(value or "")
+        return cls(**values), problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,6 +257,29 @@ class BuildSettings:
     image: str = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
     timeout_minutes: int = 60
     queued_timeout_minutes: int = 30
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> tuple[BuildSettings, list[Problem]]:
+        """Return the settings that plain arguments mean, and which of them mean nothing."""
+        known, problems = known_fields("build", raw, [item.name for item in fields(cls)])
+        values: dict[str, Any] = {}
+        for name, value in known.items():
+            if not name.endswith("_minutes"):
+                values[name] = str(value or "")
+            elif str(value).isdigit():
+                values[name] = int(value)
+            else:
+                message = "A whole number of minutes is needed."
+                problems.append(
+                    Problem(
+                        rule="minutes",
+                        field=f"build.{name}",
+                        value=value,
+                        message=message,
+                        remedy="Change it.",
+                    )
+                )
+        return cls(**values), problems
 
     @property
     def project_name(self) -> str:

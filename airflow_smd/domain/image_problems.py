@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,27 @@ _REPOSITORY = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__
 """botocore: ecr RepositoryName."""
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-_]{1,149}")
 """botocore: codebuild ProjectName."""
+_S3_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
 _MINUTES = {"timeout_minutes": range(5, 2161), "queued_timeout_minutes": range(5, 481)}
 
 
 def _problem(rule: str, name: str, value: Any, message: str, remedy: str, **more: Any) -> Problem:
     return Problem(rule=rule, field=name, value=value, message=message, remedy=remedy, **more)
+
+
+def known_fields(
+    name: str, raw: Mapping[str, Any], allowed: Sequence[str]
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the arguments that exist, and a problem with the nearest name for each that does not."""
+    problems = []
+    for key in raw:
+        if key not in allowed:
+            near = get_close_matches(key, allowed, 1)
+            remedy = f"Did you mean {near[0]}?" if near else "Remove it."
+            message = f"There is no such field; allowed are {', '.join(allowed)}."
+            problems.append(_problem("unknown-field", f"{name}.{key}", raw[key], message, remedy))
+    return {key: value for key, value in raw.items() if key in allowed}, problems
 
 
 def recipe_problems(recipe: ImageRecipe) -> list[Problem]:
@@ -202,12 +218,15 @@ def _within(path: str, wanted: str) -> bool:
     return fnmatchcase("/".join(parts[:depth]), wanted)
 
 
-def target_problems(repository: str, settings: BuildSettings) -> list[Problem]:
+def target_problems(repository: str, work_uri: str, settings: BuildSettings) -> list[Problem]:
     """Return what is wrong with where the image goes and how it is built."""
     found: list[Problem] = []
     if not 2 <= len(repository) <= 256 or not _REPOSITORY.fullmatch(repository):
         message = "2 to 256 lower-case letters, digits, and . _ - / between them are allowed."
         found.append(_problem("repository-name", "repository", repository, message, "Rename it."))
+    if not _S3_URI.fullmatch(work_uri):
+        message = "Not an S3 URI."
+        found.append(_problem("s3-uri", "work_uri", work_uri, message, "Write s3://bucket/prefix."))
     if settings.project:
         if not _PROJECT.fullmatch(settings.project):
             message = "2 to 150 letters, digits, - and _ are allowed."
