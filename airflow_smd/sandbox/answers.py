@@ -54,4 +54,5 @@ def _xml(call: Call, code: str, message: str, request_id: str, status: int) -> s
             f"<ErrorResponse><Error><Type>{fault}</Type>{what}</Error>"
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         )
-    return f"<Error>{what}<Resource>{escape(call.resource)}</Resource><RequestId>{request_id}</RequestId></Error>"
+    where = f"<Resource>{escape(call.resource)}</Resource><RequestId>{request_id}</RequestId>"
+    return f"<Error>{what}{where}</Error>"

@@ -6,4 +6,4 @@ from airflow_smd.sandbox.runtime import Runtime
 
 
 def register(runtime: Runtime) -> None:
-    """Hook into moto's IAM."""
+    """Add to moto's IAM what it lacks."""

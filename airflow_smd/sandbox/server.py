@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from importlib import import_module, util
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module, metadata, util
+from pathlib import Path
 from typing import Any
 
-from airflow_smd.sandbox.children import Children
+from airflow_smd import __version__
+from airflow_smd.sandbox import lifecycle
+from airflow_smd.sandbox.calls import CallRecord
+from airflow_smd.sandbox.control_api import PREFIX, ControlApi
+from airflow_smd.sandbox.gateway import Gateway
+from airflow_smd.sandbox.lifecycle import SandboxDidNotStart
 from airflow_smd.sandbox.runtime import ACCOUNT_ID, Environ, Runtime, Settings, Wsgi
 
 EXTENSIONS = ("iam", "sagemaker", "fsx", "codebuild")
@@ -24,6 +32,7 @@ ENVIRONMENT = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
     "MOTO_ACCOUNT_ID": ACCOUNT_ID,
+    "MOTO_DISABLE_GLOBAL_CORS": "true",
     "MOTO_EVENTS_INVOKE_HTTP": "false",
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
 }
@@ -48,11 +57,22 @@ def register_extensions(runtime: Runtime) -> list[str]:
     return found
 
 
-def application(runtime: Runtime) -> Wsgi:
+def application(runtime: Runtime, services: Sequence[str]) -> Wsgi:
     """Return everything that answers at the endpoint, as one WSGI application."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-    return DomainDispatcherApplication(create_backend_app)
+    record = CallRecord()
+    health = {
+        "status": "ok",
+        "pid": os.getpid(),
+        "home": str(runtime.settings.home),
+        "endpoint_url": runtime.endpoint_url,
+        "version": __version__,
+        "moto": metadata.version("moto"),
+        "own_services": list(services),
+    }
+    runtime.routes[PREFIX] = ControlApi(runtime, record, health)
+    return Gateway(runtime, record, DomainDispatcherApplication(create_backend_app))
 
 
 def server_on(listening: socket.socket, app: Wsgi) -> Any:
@@ -60,7 +80,7 @@ def server_on(listening: socket.socket, app: Wsgi) -> Any:
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 
-    class QuietRequestHandler(MotoRequestHandler):  # type: ignore[misc]
+    class QuietRequestHandler(MotoRequestHandler):
         def log_request(self, *_: Any) -> None:
             """Keep the log for what goes wrong; the control API has the calls."""
 
@@ -88,28 +108,69 @@ def listen_with(app: Wsgi) -> Callable[[socket.socket], Callable[[], None]]:
     return listen
 
 
-def serve(settings: Settings, port: int) -> int:
+def serve(settings: Settings, port: int | None = None) -> int:
     """Answer on 127.0.0.1 until SIGTERM or SIGINT, then end every service; return the exit code."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     settings.home.mkdir(parents=True, exist_ok=True)
-    listening = socket.create_server(("127.0.0.1", port))
-    runtime = Runtime(settings=settings, endpoint_url=f"http://127.0.0.1:{listening.getsockname()[1]}")
-    prepare_environment(runtime)
-    Children(settings.home / "children").end()
-    app = application(runtime)
+    with _home_to_itself(settings.home):
+        listening = _listening(settings.home, port)
+        runtime = Runtime(settings=settings, endpoint_url=f"http://127.0.0.1:{listening.getsockname()[1]}")
+        if left := runtime.children.end():
+            log.warning("Ended %d processes that an earlier sandbox of this home had left", left)
+        prepare_environment(runtime)
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        _run(runtime, listening, stop)
+    return 0
+
+
+def _run(runtime: Runtime, listening: socket.socket, stop: threading.Event) -> None:
+    """Bring the services up, answer until `stop` is set, bring them down."""
+    app = _LateApplication()
     runtime.listen = listen_with(app)
-    log.info("Registered %s", ", ".join(register_extensions(runtime)))
-    server = server_on(listening, app)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    log.info("Answering at %s", runtime.endpoint_url)
+    services = register_extensions(runtime)
+    app.application = application(runtime, services)
+    end_listening = runtime.listen(listening)
+    lifecycle.note_running(runtime.settings, runtime.endpoint_url)
+    log.info("Answering at %s with our own %s", runtime.endpoint_url, ", ".join(services))
     stop.wait()
+    log.info("Stopping")
     for failure in runtime.stop():
         log.error("A service did not end well", exc_info=failure)
-    server.shutdown()
+    end_listening()
     runtime.children.end()
+    (runtime.settings.home / "sandbox.json").unlink(missing_ok=True)
     log.info("Stopped")
-    return 0
+
+
+class _LateApplication:
+    """What answers, for those who must name it before it exists."""
+
+    application: Wsgi
+
+    def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        return self.application(environ, start_response)
+
+
+@contextmanager
+def _home_to_itself(home: Path) -> Iterator[None]:
+    """Refuse a home that another process serves."""
+    with (home / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as taken:
+            raise SandboxDidNotStart(f"Another process serves {home}: use another --home.") from taken
+        yield
+
+
+def _listening(home: Path, port: int | None) -> socket.socket:
+    """Return a socket on the wanted port, or the one that this home had before, or a free one."""
+    wanted = lifecycle.remembered_port(home) if port is None else port
+    try:
+        return socket.create_server(("127.0.0.1", wanted))
+    except OSError as taken:
+        before = ", which this sandbox had before," if port is None else ""
+        message = f"Port {wanted}{before} cannot be had ({taken.strerror}): free it or choose another --port."
+        raise SandboxDidNotStart(message) from taken
