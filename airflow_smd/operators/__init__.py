@@ -23,7 +23,7 @@ _MODULES = {
     "TrainingImageBuildOperator": "image",
     "TrainingReportOperator": "report",
 }
-__all__ = sorted(_MODULES)  # noqa: PLE0605
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,131 @@
+"""airflow-smd demo: the retraining DAG on the sandbox, from raw data to the report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from airflow_smd.cli import demo_site
+from airflow_smd.cli.demo_screen import Screen
+from airflow_smd.cli.local_airflow import LocalAirflow, follow
+from airflow_smd.errors import SmdError
+
+DAG_ID = "smd_retrain"
+LOOK_SECONDS = 0.3
+
+
+class DemoFailed(SmdError):
+    """The DAG run failed; the log says why."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the demo takes."""
+    parser.add_argument(
+        "--home", type=Path, default=Path(".airflow-smd"), help="state of the demo (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--dags", type=Path, default=demo_site.dags_folder(), help="folder that holds smd_retrain.py"
+    )
+    parser.add_argument("--ui", action="store_true", help="start Airflow's own processes and wait for Ctrl-C")
+    parser.add_argument(
+        "--conf",
+        type=json.loads,
+        default={},
+        metavar="JSON",
+        help="params of the run, as the form would send them",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demo; 0 if the DAG run succeeded."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    screen = Screen()
+    home = arguments.home.resolve()
+    try:
+        with _sandbox(home / "sandbox", screen) as endpoint:
+            airflow = LocalAirflow(
+                home=home / "airflow",
+                dags=arguments.dags.resolve(),
+                environment=demo_site.environment(endpoint),
+            )
+            try:
+                migration = threading.Thread(target=airflow.migrate)
+                migration.start()
+                demo_site.furnish(endpoint)
+                migration.join()
+                return (
+                    _serve(airflow, screen)
+                    if arguments.ui
+                    else _run_once(airflow, screen, endpoint, arguments.conf)
+                )
+            finally:
+                airflow.stop()
+    except KeyboardInterrupt:
+        screen.say("Stopped; every process is ended.")
+        return 130
+
+
+def _run_once(airflow: LocalAirflow, screen: Screen, endpoint: str, conf: Mapping[str, Any]) -> int:
+    started = time.time()
+    process = airflow.test(DAG_ID, conf)
+    lines = follow(airflow.log("test"))
+    with screen.live():
+        over = False
+        while not over:
+            over = process.poll() is not None
+            for line in iter(lambda: next(lines), ""):
+                screen.log_line(line)
+            screen.tasks(
+                [task for task in airflow.tasks(DAG_ID) if (task.started_at or "") >= _sqlite_time(started)]
+            )
+            time.sleep(LOOK_SECONDS)
+    if process.returncode:
+        raise DemoFailed(
+            f"the run failed: {screen.failed()}\n{screen.first_error()}\nThe whole log: {airflow.log('test')}"
+        )
+    report = demo_site.newest_report(endpoint, since=started)
+    screen.report(report, seconds=time.time() - started)
+    return 0
+
+
+def _serve(airflow: LocalAirflow, screen: Screen) -> int:
+    screen.say("Starting Airflow: API server, scheduler, DAG processor and triggerer")
+    airflow.start()
+    screen.say(f"Airflow is at {airflow.url} ; trigger {DAG_ID} at {airflow.url}/dags/{DAG_ID}")
+    screen.say("Ctrl-C ends every process")
+    while True:
+        time.sleep(3600)
+
+
+@contextmanager
+def _sandbox(home: Path, screen: Screen) -> Iterator[str]:
+    command = [sys.executable, "-m", "airflow_smd.sandbox"]
+    subprocess.run([*command, "up", "--home", str(home)], check=True, stdout=subprocess.DEVNULL)
+    try:
+        answer = subprocess.run(
+            [*command, "status", "--home", str(home), "--json"], check=True, stdout=subprocess.PIPE, text=True
+        )
+        status = json.loads(answer.stdout)
+        screen.say(f"The sandbox answers at {status['endpoint_url']}")
+        for capability in status["capabilities"]:
+            screen.say(f"  {capability['text']}")
+        yield status["endpoint_url"]
+    finally:
+        subprocess.run([*command, "down", "--home", str(home)], check=True, stdout=subprocess.DEVNULL)
+
+
+def _sqlite_time(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
+
+
+def _interrupt(_signal: int, _frame: Any) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,112 @@
+"""What the demo shows: task states and training progress while it runs, a table at the end."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from airflow_smd.cli.local_airflow import TaskState
+from airflow_smd.domain.logs import first_error
+from airflow_smd.domain.metrics import Point, parse
+
+STYLES = {
+    "success": "green",
+    "running": "cyan",
+    "deferred": "magenta",
+    "failed": "red",
+    "upstream_failed": "red",
+}
+KEPT_LINES = 5000
+
+
+class Screen:
+    """A terminal that shows one run; without a terminal it prints a line for each change."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        self._started = time.monotonic()
+        self._tasks: dict[str, TaskState] = {}
+        self._point: Point | None = None
+        self._printed_epoch = 0.0
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+
+    def say(self, text: str) -> None:
+        """Print one line with the seconds since the start."""
+        self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}", markup=False)
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Keep the task table on the terminal while the block runs."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(get_renderable=self._picture, console=self._console, refresh_per_second=4, transient=True):
+            yield
+
+    def tasks(self, tasks: Sequence[TaskState]) -> None:
+        """Take the states of a run and say what changed."""
+        for task in tasks:
+            if task.state and (
+                task.task_id not in self._tasks or self._tasks[task.task_id].state != task.state
+            ):
+                self.say(f"{task.task_id:20} {task.state}")
+            self._tasks[task.task_id] = task
+
+    def log_line(self, line: str) -> None:
+        """Take a line of the run's log; a line of training progress is shown."""
+        self._lines.append(line)
+        point = parse(line)
+        if point is None:
+            return
+        self._point = point
+        epoch = point.values.get("epoch", 0.0)
+        if epoch > self._printed_epoch:
+            self._printed_epoch = epoch
+            self.say(f"{'train':20} {_numbers(point)}")
+
+    def failed(self) -> str:
+        """Return the names of the tasks that failed."""
+        return (
+            ", ".join(name for name, task in self._tasks.items() if task.state == "failed")
+            or "before any task"
+        )
+
+    def first_error(self) -> str:
+        """Return the first error of the log."""
+        return "\n".join(first_error(list(self._lines)) or list(self._lines)[-20:])
+
+    def report(self, report: Mapping[str, Any], seconds: float) -> None:
+        """Print the final table."""
+        table = Table(title="smd_retrain", show_header=False, title_justify="left")
+        table.add_column(style="bold")
+        table.add_column()
+        for name, value in report["summary"].items():
+            table.add_row(name, str(value))
+        table.add_row("Seconds, DAG run", f"{seconds:.1f}")
+        self._console.print(table)
+
+    def _picture(self) -> Group:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for task in self._tasks.values():
+            table.add_row(
+                task.task_id, Text(task.state or "waiting", style=STYLES.get(task.state or "", "dim"))
+            )
+        if not self._point:
+            return Group(table)
+        values = self._point.values
+        bar = ProgressBar(total=values.get("steps", 1), completed=values.get("step", 0), width=40)
+        return Group(table, bar, Text(_numbers(self._point)))
+
+
+def _numbers(point: Point) -> str:
+    shown = ("epoch", "loss", "accuracy", "samples_per_second")
+    return "  ".join(f"{name} {point.values[name]:g}" for name in shown if name in point.values)
