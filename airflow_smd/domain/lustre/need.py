@@ -1,0 +1,183 @@
+"""What a training run needs of its storage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_smd.domain.instances import find, instances
+from airflow_smd.domain.lustre.facts import Facts
+from airflow_smd.domain.lustre.validity import region_problems
+from airflow_smd.domain.lustre.values import Access
+from airflow_smd.domain.units import MB, TB
+from airflow_smd.errors import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """One training run as its storage sees it.
+
+    How fast it reads is told in one of three ways: `epoch_seconds`, or `samples_per_second` with
+    `bytes_per_sample`, or `mbps_per_gpu` with the GPUs of `instance_type` (or `gpus_per_node`).
+    """
+
+    dataset_bytes: int
+    nodes: int
+    epoch_seconds: float | None = None
+    """Time of an epoch when the storage never lets a GPU wait."""
+    samples_per_second: float | None = None
+    """Of all nodes together."""
+    bytes_per_sample: float | None = None
+    mbps_per_gpu: float | None = None
+    gpus_per_node: int | None = None
+    epochs: int = 10
+    region: str = "us-east-1"
+    instance_type: str | None = None
+    node_usd_per_hour: float | None = None
+    """Your price; default: the table's for `instance_type`, None where the table has none."""
+    memory_per_node_gib: float | None = None
+    """Default: that of `instance_type`. Unknown memory caches nothing."""
+    file_count: int | None = None
+    checkpoint_bytes: int = 0
+    """Written once an epoch, while the GPUs wait."""
+    access: Access = Access.RESHUFFLED
+    preload: bool = True
+    """A job reads every file once before the training; otherwise the first epoch loads from S3."""
+    deployment_type: str | None = None
+    """Only this one; it also keeps the answer a file system where another input mode would do."""
+    per_unit_storage_throughput: int | None = None
+    """Only this tier."""
+    efa: bool = False
+    vpc: bool = True
+    """False where the run may not use a VPC, so that no file system can be mounted."""
+    insist: bool = False
+    """Plan a file system even where another input mode would do."""
+
+    @property
+    def compute_seconds(self) -> float:
+        """Return the time of an epoch when the storage never lets a GPU wait."""
+        return self.epoch_seconds or self.dataset_bytes / MB / self.required_mbps
+
+    @property
+    def required_mbps(self) -> float:
+        """Return the plain rule: all bytes in one epoch's time, no cache, in MB/s."""
+        if self.epoch_seconds:
+            return self.dataset_bytes / MB / self.epoch_seconds
+        if self.samples_per_second and self.bytes_per_sample:
+            return self.samples_per_second * self.bytes_per_sample / MB
+        return (self.mbps_per_gpu or 0) * self.gpus * self.nodes
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs of one node."""
+        instance = find(self.instance_type) if self.instance_type else None
+        return self.gpus_per_node or (instance.gpus if instance else 0)
+
+    @property
+    def memory_gib(self) -> float:
+        """Return the memory of one node, 0 if unknown."""
+        instance = find(self.instance_type) if self.instance_type else None
+        return self.memory_per_node_gib or (instance.memory_gib if instance else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The values of a number that make sense; what lies outside is a slip of the pen."""
+
+    field: str
+    low: float
+    high: float
+    remedy: str
+
+
+_BOUNDS = (
+    _Bound("dataset_bytes", 1, 100_000 * TB, "Give the size of the data set, as in 100GB."),
+    _Bound("nodes", 1, 10_000, "Give the number of training instances."),
+    _Bound("epoch_seconds", 1e-3, 30 * 86400, "Give the seconds of one epoch of pure compute."),
+    _Bound("samples_per_second", 1e-6, 1e12, "Give the samples of all nodes together."),
+    _Bound("bytes_per_sample", 1, 1e12, "Give the mean size of a sample as it is stored."),
+    _Bound(
+        "mbps_per_gpu", 1e-6, 100_000, "Give the MB/s that one GPU consumes, as in 105 for ResNet-50 on A100."
+    ),
+    _Bound("gpus_per_node", 1, 64, "Give the GPUs of one instance."),
+    _Bound("epochs", 1, 1_000_000, "Give the number of epochs of the run."),
+    _Bound("node_usd_per_hour", 0, 10_000, "Give the price of one instance for an hour."),
+    _Bound("memory_per_node_gib", 0.25, 65_536, "Give the memory of one instance."),
+    _Bound("file_count", 1, 1e12, "Give the number of files of the data set."),
+    _Bound("checkpoint_bytes", 0, 1_000 * TB, "Give the size of one checkpoint."),
+)
+
+
+def need_problems(need: Need, facts: Facts) -> tuple[Problem, ...]:
+    """Return everything that is wrong with `need`, before anything is planned."""
+    found = [problem for bound in _BOUNDS if (problem := _outside(need, bound))]
+    found += [
+        Problem(rule=rule, field=field, value=getattr(need, field), message=message, remedy=remedy)
+        for rule, field, broken, message, remedy in _RULES
+        if broken(need)
+    ]
+    return (*found, *region_problems(need.region, facts))
+
+
+def _outside(need: Need, bound: _Bound) -> Problem | None:
+    value = getattr(need, bound.field)
+    if value is None or (math.isfinite(value) and bound.low <= value <= bound.high):
+        return None
+    return Problem(
+        rule=f"{bound.field.replace('_', '-')}-range",
+        field=bound.field,
+        value=value,
+        message=f"must lie between {bound.low:g} and {bound.high:g}.",
+        remedy=bound.remedy,
+    )
+
+
+def _rates(need: Need) -> int:
+    by_samples = need.samples_per_second is not None or need.bytes_per_sample is not None
+    return sum((need.epoch_seconds is not None, by_samples, need.mbps_per_gpu is not None))
+
+
+def _close(name: str) -> str:
+    from difflib import get_close_matches
+
+    return " or ".join(get_close_matches(name, instances(), n=2)) or "ml.p4d.24xlarge"
+
+
+_RULES: tuple[tuple[str, str, Callable[[Need], bool], str, str], ...] = (
+    (
+        "rate-missing",
+        "epoch_seconds",
+        lambda need: _rates(need) == 0,
+        "says how fast the run reads; nothing else does either.",
+        "Give epoch_seconds, or samples_per_second and bytes_per_sample, or mbps_per_gpu.",
+    ),
+    (
+        "rate-twice",
+        "epoch_seconds",
+        lambda need: _rates(need) > 1,
+        "is one of three ways to say how fast the run reads, and more than one is given.",
+        "Keep one of epoch_seconds, samples_per_second with bytes_per_sample, and mbps_per_gpu.",
+    ),
+    (
+        "samples-half",
+        "samples_per_second",
+        lambda need: (need.samples_per_second is None) != (need.bytes_per_sample is None),
+        "goes with bytes_per_sample.",
+        "Give both.",
+    ),
+    (
+        "gpus-unknown",
+        "mbps_per_gpu",
+        lambda need: need.mbps_per_gpu is not None and need.gpus == 0,
+        "needs to know the GPUs of a node.",
+        "Give instance_type or gpus_per_node.",
+    ),
+    (
+        "files-larger",
+        "file_count",
+        lambda need: bool(need.file_count) and need.file_count > need.dataset_bytes > 0,  # type: ignore[operator]
+        "has more files than the data set has bytes.",
+        "Check both numbers.",
+    ),
+)
