@@ -38,9 +38,14 @@ class Problem:
 class SmdError(Exception):
     """Base of every error that this package raises on purpose."""
 
+    worth_a_retry = True
+    """False where another try would end the same: the task fails at once, whatever `retries` says."""
+
 
 class InvalidInput(SmdError):
     """The input has problems, all of them listed; nothing was created."""
+
+    worth_a_retry = False
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -69,6 +74,8 @@ class NameTaken(SmdError):
 class NotOurs(SmdError):
     """Something has our name and was not started by this task; we neither follow nor replace it."""
 
+    worth_a_retry = False
+
 
 class TrainingFailed(SmdError):
     """The training job did not succeed."""
@@ -83,6 +90,8 @@ class TrainingFailed(SmdError):
 
 class AlgorithmFailed(TrainingFailed):
     """The user's code ended with an error; another try would end the same."""
+
+    worth_a_retry = False
 
     advice = "The training code failed: mend it before the next try."
 
@@ -108,11 +117,15 @@ class InternalFailure(TrainingFailed):
 class ImageNotUsable(TrainingFailed):
     """SageMaker could not pull or start the training image."""
 
+    worth_a_retry = False
+
     advice = "Check that the image exists in this Region and that the role may pull it."
 
 
 class DataNotReadable(TrainingFailed):
     """SageMaker could not read an input channel."""
+
+    worth_a_retry = False
 
     advice = "Check that the input exists and that the role may read it."
 
@@ -126,11 +139,15 @@ class SpotInterrupted(TrainingFailed):
 class RuntimeExceeded(TrainingFailed):
     """The job reached MaxRuntimeInSeconds or MaxWaitTimeInSeconds and was stopped."""
 
+    worth_a_retry = False
+
     advice = "Raise max_run (or max_wait), or make the job shorter."
 
 
 class TrainingStopped(TrainingFailed):
     """A person or a program stopped the job."""
+
+    worth_a_retry = False
 
     advice = "Somebody stopped the job; clear the task to train again."
 
@@ -150,6 +167,8 @@ class AccessRefused(SmdError):
 
 class ImageBuildFailed(SmdError):
     """The image was not built: a step failed, and another try would fail the same."""
+
+    worth_a_retry = False
 
     advice = "Mend the step that failed; the recipe's other layers are kept."
 
@@ -171,11 +190,15 @@ class ImageBuildFailed(SmdError):
 class ImageBuildFault(ImageBuildFailed):
     """CodeBuild itself failed; worth another try."""
 
+    worth_a_retry = True
+
     advice = "CodeBuild failed, not the recipe: try again."
 
 
 class ImageBuildTimedOut(ImageBuildFailed):
     """The build took longer than it may."""
+
+    worth_a_retry = True
 
     advice = "Raise build.timeout_minutes, or take a larger build.compute_type."
 
@@ -184,3 +207,37 @@ class ImageBuildStopped(ImageBuildFailed):
     """A person or a program stopped the build."""
 
     advice = "Somebody stopped the build; run the task again to build anew."
+
+
+class FileSystemRefused(SmdError):
+    """FSx refused a request about a file system, and would refuse it again."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(f"FSx refused: {message} [{code}]")
+
+
+class FileSystemLimitReached(SmdError):
+    """The account may have no further file system, or none that large; worth another try when others went."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        self.limit = limit
+        super().__init__(
+            f"{message} [{limit}] Delete file systems that no run needs, or ask for more in Service Quotas."
+        )
+
+
+class FileSystemTokenTaken(SmdError):
+    """Our request token made a file system before with another request; the next try finds it by its tag."""
+
+
+class FileSystemBroken(SmdError):
+    """A file system or its link to S3 failed; the next try makes another."""
+
+    def __init__(self, name: str, state: str, reason: str) -> None:
+        self.name = name
+        super().__init__(f"{name} is {state}: {reason or 'FSx gives no reason.'}")
+
+
+class FileSystemLate(SmdError):
+    """A file system took longer than it may to appear, to be linked or to go; the next try waits on."""
