@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from airflow_smd.domain.identity import TaskIdentity, generation
+from airflow_smd.errors import SmdError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -49,6 +51,24 @@ class SmdOperator(BaseOperator):
         self.deferrable = deferrable
         self.poll_seconds = poll_seconds
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let the errors of `execute` tell Airflow whether another try makes sense."""
+        super().__init_subclass__(**kwargs)
+        if "execute" in cls.__dict__:
+            execute = cls.__dict__["execute"]
+
+            @wraps(execute)
+            def execute_once(self: SmdOperator, *args: Any, **kwargs: Any) -> Any:
+                with _fails_at_once():
+                    return execute(self, *args, **kwargs)
+
+            cls.execute = execute_once  # type: ignore[assignment]
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Go on after a deferral; as for `execute`, the errors say whether another try makes sense."""
+        with _fails_at_once():
+            return super().resume_execution(next_method, next_kwargs, context)
+
     @cached_property
     def connection(self) -> AwsConnection:
         """Return where the calls of this task go."""
@@ -63,7 +83,7 @@ class SmdOperator(BaseOperator):
 
     def identity(self, context: Context) -> TaskIdentity:
         """Return who we are, the same for every retry and another after a clear."""
-        from airflow.sdk.configuration import conf
+        from airflow.providers.common.compat.sdk import conf
 
         ti = context["ti"]
         return TaskIdentity(
@@ -77,7 +97,7 @@ class SmdOperator(BaseOperator):
 
     def wait(self, context: Context, trigger: WaitTrigger, method_name: str) -> Any:
         """Wait with `trigger`, then go on in `method_name(context, event)`: in the triggerer or here."""
-        from airflow.sdk.configuration import conf
+        from airflow.providers.common.compat.sdk import conf
 
         deferrable = self.deferrable
         if deferrable is None:
@@ -93,3 +113,20 @@ async def _first(trigger: WaitTrigger) -> dict[str, Any]:
         payload: dict[str, Any] = event.payload
         return payload
     raise AssertionError("a trigger fires once")
+
+
+@contextmanager
+def _fails_at_once() -> Iterator[None]:
+    """Turn an error that no retry can mend into one that Airflow does not retry, of the same type still."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    try:
+        yield
+    except SmdError as error:
+        if error.worth_a_retry or isinstance(error, AirflowFailException):
+            raise
+        final = type(
+            type(error).__name__, (type(error), AirflowFailException), {"__module__": type(error).__module__}
+        )
+        error.__class__ = final
+        raise
