@@ -58,19 +58,32 @@ with DAG(
     tags=["sagemaker", "training"],
     params={
         "dataset_uri": Param(
-            "s3://airflow-smd-demo/raw/digits/", type="string", pattern="^s3://.+", title="Data set (S3 prefix)"
+            "s3://airflow-smd-demo/raw/digits/",
+            type="string",
+            pattern="^s3://.+",
+            title="Data set (S3 prefix)",
         ),
         "instance_type": Param(
             "ml.g5.12xlarge",
             type="string",
-            enum=["ml.g5.12xlarge", "ml.g5.48xlarge", "ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5.48xlarge"],
+            enum=[
+                "ml.g5.12xlarge",
+                "ml.g5.48xlarge",
+                "ml.p4d.24xlarge",
+                "ml.p4de.24xlarge",
+                "ml.p5.48xlarge",
+            ],
             title="Instance type",
         ),
         "nodes": Param(2, type="integer", minimum=1, maximum=64, title="Number of instances"),
         "epochs": Param(30, type="integer", minimum=1),
         "batch_size_per_gpu": Param(16, type="integer", minimum=1, title="Batch size per GPU"),
-        "target_epoch_seconds": Param(30, type="number", exclusiveMinimum=0, title="Seconds an epoch may take"),
-        "budget_usd": Param(50, type="number", exclusiveMinimum=0, title="Budget (USD), at the longest run time"),
+        "target_epoch_seconds": Param(
+            30, type="number", exclusiveMinimum=0, title="Seconds an epoch may take"
+        ),
+        "budget_usd": Param(
+            50, type="number", exclusiveMinimum=0, title="Budget (USD), at the longest run time"
+        ),
     },
 ) as dag:
     preflight = TrainingPreflightOperator(
@@ -103,7 +116,7 @@ with DAG(
         task_id="build_image",
         repository="smd-digits",
         base_image="763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.2.0-gpu-py310",
-        context=str(CODE),
+        source_dir=str(CODE),
         work_uri=WORK_URI,
         codebuild_role_arn=SITE % "codebuild_role",
     )
