@@ -80,7 +80,7 @@ def readiness(lifecycle: FileSystemLifecycle | RepositoryLifecycle) -> Readiness
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A directory of a file system and the S3 prefix behind it; `association_id` is None for an ImportPath."""
+    """A directory of a file system and the S3 prefix behind it; an ImportPath has no `association_id`."""
 
     association_id: str | None
     file_system_path: str
