@@ -241,3 +241,97 @@ class FileSystemBroken(SmdError):
 
 class FileSystemLate(SmdError):
     """A file system took longer than it may to appear, to be linked or to go; the next try waits on."""
+
+
+class DatasetUnreadable(SmdError):
+    """Objects in S3 cannot be listed, read or written as a data set must."""
+
+    worth_a_retry = False
+
+    def __init__(self, uri: str, message: str) -> None:
+        self.uri = uri
+        super().__init__(f"{uri}: {message}")
+
+
+class BucketMissing(DatasetUnreadable):
+    """There is no such bucket."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri, "the bucket does not exist. Correct the name, or the connection's account.")
+
+
+class BucketElsewhere(DatasetUnreadable):
+    """The bucket lies in another Region, which SageMaker cannot read from."""
+
+    def __init__(self, uri: str, region: str) -> None:
+        super().__init__(
+            uri, f"the bucket lies in {region or 'another Region'}. Use one in the job's Region."
+        )
+
+
+class DatasetEmpty(DatasetUnreadable):
+    """No object of data lies under the prefix."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            uri,
+            "no object lies under this prefix (names that begin with . or _ do not count). Correct source_uri: "
+            "it names a folder, not one object.",
+        )
+
+
+class DatasetDenied(DatasetUnreadable):
+    """The credentials of the connection may not list, read or write there."""
+
+    def __init__(self, uri: str, action: str, message: str) -> None:
+        super().__init__(
+            uri, f"{action} is not allowed ({message}). Give the connection's role {action} on it."
+        )
+
+
+class SourceChanged(SmdError):
+    """The raw data changed while they were read; the next try makes shards of the new data."""
+
+    def __init__(self, uri: str, message: str) -> None:
+        self.uri = uri
+        super().__init__(f"{uri} changed while it was read: {message}. Try again when writing has ended.")
+
+
+class ProcessingRefused(SmdError):
+    """SageMaker refused to create the processing job, and would refuse it again."""
+
+    worth_a_retry = False
+
+    def __init__(self, job_name: str, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(f"SageMaker refused {job_name}: {message} [{code}]")
+
+
+class PreprocessFailed(SmdError):
+    """The processing job did not succeed."""
+
+    worth_a_retry = False
+
+    advice = "Mend the data or the transform; the job's log has the traceback."
+
+    def __init__(self, job_name: str, failure_reason: str, exit_message: str) -> None:
+        self.job_name = job_name
+        self.failure_reason = failure_reason
+        self.exit_message = exit_message
+        said = exit_message.strip() or failure_reason or "AWS gives no reason."
+        also = f" ({failure_reason})" if exit_message.strip() and failure_reason else ""
+        super().__init__(f"{job_name}: {said}{also} {self.advice}")
+
+
+class PreprocessTransient(PreprocessFailed):
+    """AWS had no instances, no quota or a fault of its own; worth another try."""
+
+    worth_a_retry = True
+
+    advice = "AWS failed, not the work: try again later."
+
+
+class PreprocessStopped(PreprocessFailed):
+    """The job was stopped: by a person, or because it reached its time limit."""
+
+    advice = "Clear the task to start anew; raise job.max_run_seconds if the time was too short."
