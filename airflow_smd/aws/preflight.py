@@ -25,6 +25,12 @@ class Account:
         self._s3 = s3
         self._iam = iam
 
+    @property
+    def region(self) -> str:
+        """Return the Region that the calls go to."""
+        name: str = self._s3.meta.region_name
+        return name
+
     def problems(self, *, source_uri: str, work_uri: str, role: str) -> list[Problem]:
         """Return what is wrong with the data set, the working bucket and the role."""
         try:
@@ -87,7 +93,7 @@ class Account:
                         field="job.role",
                         value=role,
                         message="The account has no such role.",
-                        remedy="Create it with a trust policy for sagemaker.amazonaws.com, or correct the name.",
+                        remedy="Create it, trusted by sagemaker.amazonaws.com, or correct the name.",
                     )
                 ]
             return [

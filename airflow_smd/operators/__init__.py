@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from airflow_smd.operators.image import TrainingImageBuildOperator as TrainingImageBuildOperator
     from airflow_smd.operators.lustre import LustreCreateOperator as LustreCreateOperator
     from airflow_smd.operators.lustre import LustreDeleteOperator as LustreDeleteOperator
+    from airflow_smd.operators.preflight import TrainingPreflightOperator as TrainingPreflightOperator
     from airflow_smd.operators.preprocess import SageMakerPreprocessOperator as SageMakerPreprocessOperator
     from airflow_smd.operators.report import TrainingReportOperator as TrainingReportOperator
     from airflow_smd.operators.training import (
@@ -21,6 +22,7 @@ _MODULES = {
     "SageMakerDistributedTrainingOperator": "training",
     "SageMakerPreprocessOperator": "preprocess",
     "TrainingImageBuildOperator": "image",
+    "TrainingPreflightOperator": "preflight",
     "TrainingReportOperator": "report",
 }
 __all__ = sorted(_MODULES)
