@@ -212,6 +212,8 @@ class ImageBuildStopped(ImageBuildFailed):
 class FileSystemRefused(SmdError):
     """FSx refused a request about a file system, and would refuse it again."""
 
+    worth_a_retry = False
+
     def __init__(self, code: str, message: str) -> None:
         self.code = code
         super().__init__(f"FSx refused: {message} [{code}]")
@@ -275,7 +277,7 @@ class DatasetEmpty(DatasetUnreadable):
     def __init__(self, uri: str) -> None:
         super().__init__(
             uri,
-            "no object lies under this prefix (names that begin with . or _ do not count). Correct source_uri: "
+            "no object lies under this prefix (names that begin with . or _ do not count). Correct it: "
             "it names a folder, not one object.",
         )
 

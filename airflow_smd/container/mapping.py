@@ -28,7 +28,7 @@ class Job(NamedTuple):
     """What to make; the same on every host."""
 
     transform: dict[str, Any]
-    """`name`, that transform's own options, and `on_bad` (`fail`, `skip`) with `max_bad` for each host."""
+    """`kind`, that transform's own options, and `on_bad` (`fail`, `skip`) with `max_bad` for each host."""
     world_sizes: Sequence[int] = (1,)
     validation_fraction: float = 0.0
     seed: int = 0
@@ -44,10 +44,10 @@ class Job(NamedTuple):
 
     def transformer(self) -> Any:
         """Return the transform, ready; ImportError or TypeError where it cannot be."""
-        options = {k: v for k, v in self.transform.items() if k not in ("name", "on_bad", "max_bad")}
+        options = {k: v for k, v in self.transform.items() if k not in ("kind", "on_bad", "max_bad")}
         if self.classes is not None:
             options.setdefault("classes", self.classes)
-        return TRANSFORMS[self.transform["name"]](**options)
+        return TRANSFORMS[self.transform["kind"]](**options)
 
 
 class InputFile(NamedTuple):

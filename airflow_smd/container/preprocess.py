@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="preprocess", description=main.__doc__)
     parser.add_argument("--input", type=Path, required=True, help="directory of input files")
     parser.add_argument("--output", type=Path, required=True, help="directory for shards and manifest")
-    parser.add_argument("--transform", default="copy", help="a transform's name, or JSON with its options")
+    parser.add_argument("--transform", default="copy", help="a kind of transform, or JSON with its options")
     parser.add_argument("--world-sizes", default="1", help="such as 1,2,8")
     parser.add_argument("--validation-fraction", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -209,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--code", type=Path, help="directory with the module of the transform `function`")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args(argv)
-    transform = json.loads(args.transform) if args.transform.startswith("{") else {"name": args.transform}
+    transform = json.loads(args.transform) if args.transform.startswith("{") else {"kind": args.transform}
     if args.code:
         sys.path.insert(0, str(args.code.resolve()))
     job = Job(
@@ -218,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         validation_fraction=args.validation_fraction,
         seed=args.seed,
         shard_bytes=args.shard_bytes,
-        classes=None if transform["name"] == "tabular" else _directory_classes(args.input),
+        classes=None if transform["kind"] == "tabular" else _directory_classes(args.input),
     )
     seal = args.output / "manifest.json"
     seal.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ class Tabular:
     """CSV rows to `.npy` features and a `.cls` label; the key is `<file>-<row number>`.
 
     Args:
-        label: the label's column: a number (negative from the end), a name of the header, or None.
+        label_column: a number (negative from the end), a name of the header, or None.
         header: whether the first row of each file holds names.
         dtype: of the features: float32, float64, uint8, int32, int64.
         delimiter: between fields.
@@ -43,13 +43,13 @@ class Tabular:
     def __init__(
         self,
         *,
-        label: int | str | None = -1,
+        label_column: int | str | None = -1,
         header: bool = False,
         dtype: str = "float32",
         delimiter: str = ",",
         classes: Sequence[str] | None = None,
     ) -> None:
-        self.label, self.header, self.dtype, self.delimiter = label, header, dtype, delimiter
+        self.label_column, self.header, self.dtype, self.delimiter = label_column, header, dtype, delimiter
         self.classes = {name: number for number, name in enumerate(classes)} if classes else {}
         self.schema: dict[str, Any] = {}
         self.seen: dict[str, int] = {}
@@ -91,7 +91,7 @@ class Tabular:
 
     def _open(self, first: list[str], name: str) -> Bad | None:
         """Find the label's column and the schema from a file's first row."""
-        position = self.label
+        position = self.label_column
         if isinstance(position, str):
             if not self.header or position not in first:
                 return Bad(name, "no-label", f"column {position!r} is not in the header: {first[:20]}")
@@ -263,4 +263,4 @@ TRANSFORMS: dict[str, Callable[..., Any]] = {
     "images": Images,
     "function": Function,
 }
-"""The built-in transforms by the name in `transform.name`."""
+"""The built-in transforms by their kind."""
