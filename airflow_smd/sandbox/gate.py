@@ -14,29 +14,37 @@ class Gate:
         self._condition = threading.Condition()
         self._inside = 0
         self._copying = False
+        self._here = threading.local()
         self.changes = 0
         """How many changes there were; a copy is up to date while this stands still."""
 
     @contextmanager
     def changing(self, *, changes: bool = True) -> Iterator[None]:
-        """Wait while a copy is made, then keep the next one waiting; `changes=False` for a mere look."""
+        """Wait while a copy is made, then keep the next one waiting; `changes=False` for a mere look.
+
+        A thread that is inside may enter again.
+        """
+        depth = getattr(self._here, "depth", 0)
         with self._condition:
-            self._condition.wait_for(lambda: not self._copying)
-            self._inside += 1
+            self._condition.wait_for(lambda: depth or not self._copying)
+            self._inside += not depth
             self.changes += changes
+        self._here.depth = depth + 1
         try:
             yield
         finally:
+            self._here.depth = depth
             with self._condition:
-                self._inside -= 1
+                self._inside -= not depth
                 self.changes += changes
                 self._condition.notify_all()
 
     @contextmanager
     def copying(self, timeout_seconds: float) -> Iterator[bool]:
-        """Wait for those inside, then keep others out; yields False if they did not leave in time."""
+        """Keep others out and wait for those inside; yields False if they did not leave in time."""
         with self._condition:
-            self._copying = alone = self._condition.wait_for(lambda: self._inside == 0, timeout_seconds)
+            self._copying = True
+            alone = self._condition.wait_for(lambda: self._inside == 0, timeout_seconds)
         try:
             yield alone
         finally:

@@ -59,6 +59,8 @@ class Runtime:
     endpoint_url: str
     faults: Faults = field(default_factory=Faults)
     """Failures on request; the work behind a call asks `faults.take(kind, service=..., **request)`."""
+    restored: bool = False
+    """Whether moto's state came from a snapshot; False in a new home."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the sandbox goes down: wait on it instead of sleeping."""
     own_state: set[str] = field(default_factory=set)

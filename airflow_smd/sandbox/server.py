@@ -22,6 +22,7 @@ from airflow_smd.sandbox.control_api import PREFIX, ControlApi
 from airflow_smd.sandbox.gateway import Gateway
 from airflow_smd.sandbox.lifecycle import SandboxDidNotStart
 from airflow_smd.sandbox.runtime import ACCOUNT_ID, Environ, Runtime, Settings, Wsgi
+from airflow_smd.sandbox.state import MotoState
 
 EXTENSIONS = ("iam", "sagemaker", "fsx", "codebuild")
 """Modules of this package, each with `register(runtime: Runtime) -> None`, in this order."""
@@ -34,6 +35,7 @@ ENVIRONMENT = {
     "MOTO_ACCOUNT_ID": ACCOUNT_ID,
     "MOTO_DISABLE_GLOBAL_CORS": "true",
     "MOTO_EVENTS_INVOKE_HTTP": "false",
+    "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
 }
 """Set before moto is imported: no credentials of this machine, no call that leaves it."""
@@ -130,7 +132,10 @@ def _run(runtime: Runtime, listening: socket.socket, stop: threading.Event) -> N
     """Bring the services up, answer until `stop` is set, bring them down."""
     app = _LateApplication()
     runtime.listen = listen_with(app)
+    state = MotoState(runtime)
+    runtime.restored = state.load()
     services = register_extensions(runtime)
+    saving = state.keep_saving(runtime.stopping)
     app.application = application(runtime, services)
     end_listening = runtime.listen(listening)
     lifecycle.note_running(runtime.settings, runtime.endpoint_url)
@@ -140,6 +145,8 @@ def _run(runtime: Runtime, listening: socket.socket, stop: threading.Event) -> N
     for failure in runtime.stop():
         log.error("A service did not end well", exc_info=failure)
     end_listening()
+    saving.join()
+    state.save(last=True)
     runtime.children.end()
     (runtime.settings.home / "sandbox.json").unlink(missing_ok=True)
     log.info("Stopped")
