@@ -179,3 +179,18 @@ def _machines(reader: Reader, raw: Mapping[str, Any]) -> Machines:
         kms_key_id=job.get("kms_key_id"),
         environment={str(key): str(value) for key, value in environment.items()} or None,
     )
+
+
+def code_problems(code_dir: str | None, is_directory: bool) -> list[Problem]:
+    """Return what is wrong with the directory of the user's code."""
+    if not code_dir or is_directory:
+        return []
+    return [
+        Problem(
+            rule="no-code",
+            field="code_dir",
+            value=code_dir,
+            message="there is no such directory on the worker.",
+            remedy="Ship it beside the DAG file and name it relative to that file.",
+        )
+    ]
