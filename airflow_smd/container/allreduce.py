@@ -123,8 +123,9 @@ class _MpiGroup(Group):
         self._communicator.Bcast(array, root)
         return array
 
-    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
-        if kind is not None:
+    def __exit__(self, kind: object, error: object, _trace: object) -> None:
+        failed = error.code not in (None, 0) if isinstance(error, SystemExit) else kind is not None
+        if failed:
             # Without this the failed rank waits in MPI_Finalize and the others in Allreduce, for ever.
             traceback.print_exc()
             self._communicator.Abort(1)
