@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +62,13 @@ class Sandbox:
     def role_arn(self) -> str:
         """Return the role that jobs may assume."""
         return f"arn:aws:iam::{self.account_id}:role/SageMakerRole"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked `needs(tool, ...)` where a program or package is missing, and say which."""
+    for tool in (tool for marker in item.iter_markers("needs") for tool in marker.args):
+        if not shutil.which(tool) and not importlib.util.find_spec(tool):
+            pytest.skip(f"needs {tool}, which is not installed here")
 
 
 @pytest.fixture(scope="session", autouse=True)
