@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
+    except lifecycle.HomeIsTaken as taken:
+        sys.stderr.write(f"airflow-smd sandbox {arguments.command}: {taken}\n")
+        return lifecycle.HOME_IS_TAKEN
     except SmdError as error:
         sys.stderr.write(f"airflow-smd sandbox {arguments.command}: {error}\n")
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from airflow_smd.sandbox.runtime import Environ, Runtime, Wsgi
 
 LOOKS = ("Describe", "List", "Get", "Head", "BatchGet", "Search", "Lookup", "Filter", "Select", "Simulate")
 """Operations that begin so change nothing that would have to be kept."""
+OUR_HOSTS = re.compile(r"[\d.]+|\[[\da-fA-F:]+\]|(.+\.)?localhost|.+\.(amazonaws\.com(\.cn)?|api\.aws)")
 log = logging.getLogger("airflow_smd.sandbox")
 
 
@@ -31,7 +33,7 @@ class Gateway:
         """Answer one request."""
         from werkzeug import Response
 
-        if environ.get("HTTP_ORIGIN"):
+        if environ.get("HTTP_ORIGIN") or not _is_ours(str(environ.get("HTTP_HOST", "127.0.0.1"))):
             # What runs what it is sent must not take orders from a page in the user's browser.
             refusal = Response("The sandbox does not answer web pages.\n", 403, content_type="text/plain")
             return refusal(environ, start_response)
@@ -88,6 +90,12 @@ class Gateway:
         response = Response(chunks, status, headers)
         response.automatically_set_content_length = False
         return response
+
+
+def _is_ours(host: str) -> bool:
+    """Tell whether a Host header names this machine or AWS, not a domain that was made to point here."""
+    name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
+    return bool(OUR_HOSTS.fullmatch(name))
 
 
 def _refusal(call: Call) -> Any:

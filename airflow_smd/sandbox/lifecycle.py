@@ -21,12 +21,22 @@ from airflow_smd.sandbox.runtime import Settings
 
 START_SECONDS = 90.0
 """How long `up` waits; a start takes about two seconds on an idle machine."""
+LOG_BYTES = 10_000_000
+"""A longer log is put aside at the next start; one of those is kept."""
 END_SECONDS = 10.0
 """How long `down` waits beyond the grace of the jobs before it kills."""
 
 
 class SandboxDidNotStart(SmdError):
     """The sandbox's process ended, or did not answer in time; its log tells why."""
+
+
+class HomeIsTaken(SandboxDidNotStart):
+    """Another process serves the home; `up` then waits for its answer instead."""
+
+
+HOME_IS_TAKEN = 75
+"""The exit code of `serve` for that (EX_TEMPFAIL)."""
 
 
 def default_home() -> Path:
@@ -70,7 +80,7 @@ def running(home: Path) -> Running | None:
             endpoint_url=noted["endpoint_url"],
             settings=noted["settings"],
         )
-    except (FileNotFoundError, ValueError, KeyError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
     return found if found.process.alive() else None
 
@@ -124,7 +134,10 @@ def up(settings: Settings, port: int | None = None) -> Running:
     command = [sys.executable, "-m", "airflow_smd.sandbox", "serve", *arguments(settings, port)]
     if namespaces(settings) == "user":
         command = [*NAMESPACE_PREFIX, *command]
-    with log.open("wb") as output:
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+    with log.open("ab") as output:
+        began = output.tell()
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -136,14 +149,17 @@ def up(settings: Settings, port: int | None = None) -> Running:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         found = running(settings.home)
-        if found and found.process.pid == process.pid and _answers(found):
+        if found and _answers(found):
             return found
-        if process.poll() is not None:
-            raise SandboxDidNotStart(_last_words(log) or f"Its process ended; {log} is empty.")
+        if process.poll() not in (None, HOME_IS_TAKEN):
+            raise SandboxDidNotStart(
+                _last_words(log, began) or f"Its process ended and wrote nothing to {log}."
+            )
         time.sleep(0.05)
     process.kill()
     process.wait()
-    raise SandboxDidNotStart(f"No answer within {START_SECONDS:.0f} s; {log} ends with: {_last_words(log)}")
+    words = _last_words(log, began)
+    raise SandboxDidNotStart(f"No answer within {START_SECONDS:.0f} s; {log} ends with: {words}")
 
 
 def arguments(settings: Settings, port: int | None) -> list[str]:
@@ -204,6 +220,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _last_words(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+def _last_words(log: Path, began: int) -> str:
+    """Return the message with which a process ended, or the end of its traceback."""
+    lines = log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
     return "\n".join(lines[-8:]) if lines and "Traceback" in "".join(lines) else "".join(lines[-1:])

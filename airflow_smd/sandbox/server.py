@@ -20,7 +20,7 @@ from airflow_smd.sandbox import lifecycle
 from airflow_smd.sandbox.calls import CallRecord
 from airflow_smd.sandbox.control_api import PREFIX, ControlApi
 from airflow_smd.sandbox.gateway import Gateway
-from airflow_smd.sandbox.lifecycle import SandboxDidNotStart
+from airflow_smd.sandbox.lifecycle import HomeIsTaken, SandboxDidNotStart
 from airflow_smd.sandbox.runtime import ACCOUNT_ID, Environ, Runtime, Settings, Wsgi
 from airflow_smd.sandbox.state import MotoState
 
@@ -39,6 +39,8 @@ ENVIRONMENT = {
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
 }
 """Set before moto is imported: no credentials of this machine, no call that leaves it."""
+POLL_SECONDS = 0.1
+"""How often a listener looks whether it is to end."""
 log = logging.getLogger("airflow_smd.sandbox")
 
 
@@ -97,7 +99,7 @@ def listen_with(app: Wsgi) -> Callable[[socket.socket], Callable[[], None]]:
 
     def listen(listening: socket.socket) -> Callable[[], None]:
         server = server_on(listening, app)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,), daemon=True)
         thread.start()
 
         def end() -> None:
@@ -168,7 +170,7 @@ def _home_to_itself(home: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as taken:
-            raise SandboxDidNotStart(f"Another process serves {home}: use another --home.") from taken
+            raise HomeIsTaken(f"Another process serves {home}: use another --home.") from taken
         yield
 
 

@@ -9,14 +9,12 @@ import logging
 import pickle
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from airflow_smd.errors import SmdError
+from airflow_smd.sandbox.bodies import Bodies, StoredBody
 from airflow_smd.sandbox.lifecycle import write_atomically
 from airflow_smd.sandbox.runtime import Runtime
 
@@ -35,84 +33,6 @@ log = logging.getLogger("airflow_smd.sandbox")
 
 class StateUnreadable(SmdError):
     """The state of this home was written by another moto, or is damaged; nothing was changed."""
-
-
-class StoredBody:
-    """An S3 object's bytes in a file; takes the place of moto's temporary file once they are kept."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._position = 0
-        self.closed = False
-
-    @classmethod
-    def gone(cls) -> StoredBody:
-        """Return what a deleted object has."""
-        body = cls(Path())
-        body.close()
-        return body
-
-    def seek(self, position: int) -> int:
-        """Go to a position from the start."""
-        self._position = position
-        return position
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the bytes from here on; ValueError after `close`, as a file does."""
-        if self.closed:
-            raise ValueError("read of closed body")
-        with self.path.open("rb") as file:
-            file.seek(self._position)
-            content = file.read(size)
-        self._position += len(content)
-        return content
-
-    def close(self) -> None:
-        """Refuse reads from now on; the file goes with the next snapshot."""
-        self.closed = True
-
-
-class Bodies:
-    """The files of S3 objects. An object's bytes never change, so each is written once."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        self._kept = {path.name for path in directory.iterdir()}
-
-    def path(self, name: str) -> Path:
-        """Return where a body lies."""
-        return self._directory / name
-
-    def keep(self, key: Any) -> StoredBody:
-        """Write a moto key's bytes to a file unless they are in one, and let the key read them there."""
-        with key.lock:
-            buffer = key._value_buffer
-            if isinstance(buffer, StoredBody):
-                return buffer
-            name = uuid.uuid4().hex
-            with self.path(name).open("wb") as file:
-                buffer.seek(0)
-                while chunk := buffer.read(1 << 20):
-                    file.write(chunk)
-            key._value_buffer = stored = StoredBody(self.path(name))
-            self._kept.add(name)
-        buffer.close()
-        return stored
-
-    def keep_all(self) -> None:
-        """Write what is not yet in a file; called while requests go on, to make the snapshot itself short."""
-        for key in _s3_keys():
-            # moto reads the bytes without the lock until it has computed the ETag.
-            if key._etag is not None and not key.disposed:
-                with suppress(ValueError):  # deleted at this moment
-                    self.keep(key)
-
-    def forget_others(self, referenced: set[str]) -> None:
-        """Delete the files that the snapshot on disk does not name."""
-        for name in self._kept - referenced:
-            self.path(name).unlink(missing_ok=True)
-        self._kept &= referenced
 
 
 class _Pickler(pickle.Pickler):
@@ -156,18 +76,6 @@ class _Unpickler(pickle.Unpickler):
         return StoredBody.gone() if pid == GONE else StoredBody(self._bodies.path(str(pid)))
 
 
-def _s3_keys() -> Iterator[Any]:
-    """Return every object, version and part of an upload that moto holds."""
-    from moto.s3.models import FakeKey, s3_backends
-
-    for _, _, backend in list(s3_backends.iter_backends()):
-        for bucket in list(backend.buckets.values()):
-            for versions in list(dict.values(bucket.keys)):
-                yield from (version for version in list(versions) if isinstance(version, FakeKey))
-            for upload in list(bucket.multiparts.values()):
-                yield from list(upload.parts.values())
-
-
 def _after_load() -> None:
     """Rebuild what moto keeps beside its backends: which account has which bucket."""
     from moto.s3.models import s3_backends
@@ -179,6 +87,19 @@ def _after_load() -> None:
 
 def _revive_key(key: Any, state: Mapping[str, Any]) -> None:
     vars(key).update(state, lock=threading.Lock())
+
+
+def dumped(backend: Any, bodies: Bodies) -> tuple[bytes, set[str]]:
+    """Return the bytes of one backend and the files of the bodies that it names."""
+    file = io.BytesIO()
+    pickler = _Pickler(file, bodies)
+    pickler.dump(backend)
+    return file.getvalue(), pickler.referenced
+
+
+def loaded(content: bytes, bodies: Bodies) -> Any:
+    """Return the backend that `dumped` gave."""
+    return _Unpickler(content, bodies).load()
 
 
 class MotoState:
@@ -206,7 +127,7 @@ class MotoState:
         try:
             saved: dict[tuple[str, str, str], bytes] = pickle.loads(content)
             for (service, account_id, region), pickled in saved.items():
-                backend = _Unpickler(pickled, self._bodies).load()
+                backend = loaded(pickled, self._bodies)
                 dict.__setitem__(get_backend(service)[account_id], region, backend)
         except Exception as failure:
             reason = f"{type(failure).__name__}: {failure}"
@@ -275,15 +196,8 @@ class MotoState:
 
     def _pickle(self, service: str, backend: Any) -> tuple[bytes, set[str]] | None:
         """Return the bytes of one backend and the bodies that it names; None if it refuses to be pickled."""
-
-        def once() -> tuple[bytes, set[str]]:
-            file = io.BytesIO()
-            pickler = _Pickler(file, self._bodies)
-            pickler.dump(backend)
-            return file.getvalue(), pickler.referenced
-
         try:
-            return _again_while_it_changes(once)
+            return _again_while_it_changes(lambda: dumped(backend, self._bodies))
         except (TypeError, AttributeError, pickle.PicklingError) as refused:
             if service not in self._refused:
                 self._refused.add(service)

@@ -283,11 +283,25 @@ def test_call_that_the_sandbox_lacks_says_so(sandbox: Sandbox) -> None:
     assert error["status"] == 501
 
 
-def test_pages_in_a_browser_are_not_answered(sandbox: Sandbox) -> None:
-    request = urllib.request.Request(sandbox.endpoint_url, headers={"Origin": "https://example.com"})
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"Origin": "https://example.com"}, id="a page of another site"),
+        pytest.param({"Host": "example.com:5000"}, id="a domain that was made to point here"),
+    ],
+)
+def test_pages_in_a_browser_are_not_answered(sandbox: Sandbox, headers: dict[str, str]) -> None:
+    request = urllib.request.Request(sandbox.endpoint_url, headers=headers)
 
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(request)
+
+
+@pytest.mark.parametrize("host", ["localhost", "bucket.localhost", "[::1]", "s3.us-east-1.amazonaws.com"])
+def test_names_of_this_machine_and_of_aws_are_answered(sandbox: Sandbox, host: str) -> None:
+    request = urllib.request.Request(f"{sandbox.endpoint_url}/_sandbox/health", headers={"Host": f"{host}:1"})
+
+    assert json.load(urllib.request.urlopen(request))["pid"] == sandbox.pid
 
 
 def test_it_listens_on_one_address_of_this_machine_only(sandbox: Sandbox) -> None:
@@ -402,6 +416,16 @@ def test_up_twice_is_the_same_sandbox(home: Path) -> None:
     first = start_sandbox(home)
 
     assert start_sandbox(home).pid == first.pid
+
+
+def test_two_ups_at_once_are_one_sandbox(home: Path) -> None:
+    arguments = [sys.executable, "-m", "airflow_smd.sandbox", "up", "--json", f"--home={home}"]
+    ups = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+
+    answers = [json.loads(up.communicate()[0])["endpoint_url"] for up in ups]
+
+    assert answers[0] == answers[1]
+    assert Control(answers[0]).health()["home"] == str(home)
 
 
 def test_up_with_other_settings_is_refused_while_it_runs(home: Path) -> None:
