@@ -19,6 +19,7 @@ from airflow_smd.domain.units import GIB, MB
 class Speeds:
     """What one file system can do, in MB/s, counting a TiB as 1024 GiB."""
 
+    gib: int
     disk_mbps: float
     write_mbps: float
     network_mbps: float
@@ -61,6 +62,7 @@ def speeds(config: LustreConfig, need: Need, facts: Facts) -> Speeds | None:
         else min(client["node_mbps"], servers * client["node_server_mbps"])
     )
     return Speeds(
+        gib=gib,
         disk_mbps=row.read_mbps * tib,
         write_mbps=min(row.write_mbps, row.network_mbps) * tib,
         network_mbps=row.network_mbps * tib,
@@ -95,12 +97,14 @@ def reuse_hit(fraction: float, *, nodes: int, epoch: int) -> float:
     if fraction <= 0 or epoch <= 0:
         return 0.0
     keep = 1 - 1 / nodes
+    if fraction >= 1:
+        return 1 - keep**epoch
     hit, reach = 0.0, 1.0
     for _ in range(min(epoch, 5000)):
         # `reach` is (1 − 1/nodes)^(j−1): the chance of not being read in j−1 epochs.
         if reach <= 1e-9:
             break
-        still_there = _unread_at_least((1 - min(fraction, 1)) / reach, nodes)
+        still_there = _unread_at_least((1 - fraction) / reach, nodes)
         hit += reach / nodes * still_there
         if still_there == 0:
             break
@@ -123,7 +127,7 @@ def _unread_at_least(a: float, nodes: int) -> float:
 def client_miss(need: Need, facts: Facts, epoch: int) -> float:
     """Return the share of an epoch's bytes that the nodes' page caches do not hold, from epoch 0."""
     memory = need.memory_gib * GIB * facts.rest["rules"]["page_cache_share"]
-    if need.access is Access.RESHUFFLED:
+    if need.access == Access.RESHUFFLED:
         return 1 - reuse_hit(memory / need.dataset_bytes, nodes=need.nodes, epoch=epoch)
     return 1 - _same_share_hit(memory * need.nodes / need.dataset_bytes, need.access, epoch)
 
@@ -136,7 +140,7 @@ def server_hit(need: Need, ram_gib: float, epoch: int) -> float:
 def _same_share_hit(fraction: float, access: Access, epoch: int) -> float:
     if epoch == 0:
         return 0.0
-    if access is Access.SEQUENTIAL:
+    if access == Access.SEQUENTIAL:
         # Least recently used forgets exactly what comes next unless all of it fits.
         return 1.0 if fraction >= 1 else 0.0
     return lru_hit(fraction)
@@ -167,7 +171,7 @@ def epoch(
         opens_per_second = facts.rest["metadata"]["opens_per_iops"] * speed.metadata_iops
         stages[Limit.METADATA] = need.file_count / opens_per_second
     if number == 0 and not need.preload:
-        stages[Limit.LOAD] = load_seconds(need, speed, facts)
+        stages[Limit.LOAD] = load_seconds(need, speed.gib, speed.write_mbps, facts)
     # Of equals the first decides, so that a file system which keeps up is never blamed.
     limit = max(stages, key=lambda name: stages[name])
     stall = need.checkpoint_bytes / MB / speed.write_mbps
@@ -179,11 +183,15 @@ def epoch(
     )
 
 
-def load_seconds(need: Need, speed: Speeds, facts: Facts) -> float:
-    """Return how long it takes to read every file from S3 once, which fills the file system."""
+def load_seconds(need: Need, gib: int, write_mbps: float, facts: Facts) -> float:
+    """Return how long it takes to read every file from S3 once, which fills the file system.
+
+    The one published measurement is taken as the least, and as proportional to the size above its own.
+    """
     table = facts.rest["load"]
-    by_bytes: float = need.dataset_bytes / MB / min(table["mbps"], speed.write_mbps)
-    return max(by_bytes, (need.file_count or 0) / float(table["files_per_second"]))
+    scale = max(1.0, gib / table["measured_on_gib"])
+    by_bytes: float = need.dataset_bytes / MB / min(table["mbps"] * scale, write_mbps)
+    return max(by_bytes, (need.file_count or 0) / (table["files_per_second"] * scale))
 
 
 def create_seconds(gib: int, facts: Facts) -> float:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_smd.domain.instances import find, instances
-from airflow_smd.domain.lustre.facts import Facts
-from airflow_smd.domain.lustre.validity import region_problems
-from airflow_smd.domain.lustre.values import Access
+from airflow_smd.domain.instances import find
+from airflow_smd.domain.lustre.facts import Facts, Family
+from airflow_smd.domain.lustre.validity import problems, region_problems
+from airflow_smd.domain.lustre.values import Access, LustreConfig, MetadataMode, StorageType
 from airflow_smd.domain.units import MB, TB
-from airflow_smd.errors import Problem
+from airflow_smd.errors import Problem, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,16 @@ class _Bound:
     high: float
     remedy: str
 
+    @property
+    def optional(self) -> bool:
+        """Return whether it may be left out."""
+        return self.field not in ("dataset_bytes", "nodes", "epochs", "checkpoint_bytes")
+
+    @property
+    def whole(self) -> bool:
+        """Return whether halves make no sense."""
+        return self.field in ("nodes", "epochs", "gpus_per_node", "file_count")
+
 
 _BOUNDS = (
     _Bound("dataset_bytes", 1, 100_000 * TB, "Give the size of the data set, as in 100GB."),
@@ -112,36 +122,69 @@ _BOUNDS = (
 def need_problems(need: Need, facts: Facts) -> tuple[Problem, ...]:
     """Return everything that is wrong with `need`, before anything is planned."""
     found = [problem for bound in _BOUNDS if (problem := _outside(need, bound))]
-    found += [
-        Problem(rule=rule, field=field, value=getattr(need, field), message=message, remedy=remedy)
-        for rule, field, broken, message, remedy in _RULES
-        if broken(need)
-    ]
-    return (*found, *region_problems(need.region, facts))
+    if not any(problem.rule.endswith("-number") for problem in found):
+        found += [
+            Problem(rule=rule, field=field, value=getattr(need, field), message=message, remedy=remedy)
+            for rule, field, broken, message, remedy in _RULES
+            if broken(need)
+        ]
+    return (*found, *region_problems(need.region, facts), *_pin_problems(need, facts))
+
+
+def _pin_problems(need: Need, facts: Facts) -> tuple[Problem, ...]:
+    """Return why nothing can be made of the type, tier and EFA that the user insists on."""
+    if (need.deployment_type, need.per_unit_storage_throughput, need.efa) == (None, None, False):
+        return ()
+    best: tuple[Problem, ...] | None = None
+    for family in facts.families.values():
+        if family.storage_type != StorageType.SSD:
+            continue
+        if family.deployment_type == need.deployment_type or (need.deployment_type is None and family.plan):
+            found = _pinned(need, family, facts)
+            if best is None or len(found) < len(best):
+                best = found
+    if best is None:
+        best = problems(LustreConfig(deployment_type=need.deployment_type or ""), None, facts)
+    return best
+
+
+def _pinned(need: Need, family: Family, facts: Facts) -> tuple[Problem, ...]:
+    region = facts.regions.get(need.region)
+    tiers = [tier for tier in family.tiers if region is None or not family.metadata or tier in region.tiers]
+    tier = need.per_unit_storage_throughput or next(iter(tiers or family.tiers), None)
+    config = LustreConfig(
+        deployment_type=family.deployment_type,
+        storage_capacity_gib=family.nearest(1, tier, efa=need.efa and bool(family.efa_step_gib)),
+        per_unit_storage_throughput=tier,
+        efa=need.efa,
+        metadata_mode=MetadataMode.AUTOMATIC if family.metadata else None,
+    )
+    return tuple(
+        problem
+        for problem in problems(config, need.region if region else None, facts)
+        if problem.severity is Severity.ERROR and problem.field != "storage_capacity_gib"
+    )
 
 
 def _outside(need: Need, bound: _Bound) -> Problem | None:
     value = getattr(need, bound.field)
-    if value is None or (math.isfinite(value) and bound.low <= value <= bound.high):
+    name = bound.field.replace("_", "-")
+    if value is None and bound.optional:
         return None
-    return Problem(
-        rule=f"{bound.field.replace('_', '-')}-range",
-        field=bound.field,
-        value=value,
-        message=f"must lie between {bound.low:g} and {bound.high:g}.",
-        remedy=bound.remedy,
-    )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        rule, message = f"{name}-number", "must be a number."
+    elif bound.whole and math.isfinite(value) and value != int(value):
+        rule, message = f"{name}-whole", "must be a whole number."
+    elif math.isfinite(value) and bound.low <= value <= bound.high:
+        return None
+    else:
+        rule, message = f"{name}-range", f"must lie between {bound.low:g} and {bound.high:g}."
+    return Problem(rule=rule, field=bound.field, value=value, message=message, remedy=bound.remedy)
 
 
 def _rates(need: Need) -> int:
     by_samples = need.samples_per_second is not None or need.bytes_per_sample is not None
     return sum((need.epoch_seconds is not None, by_samples, need.mbps_per_gpu is not None))
-
-
-def _close(name: str) -> str:
-    from difflib import get_close_matches
-
-    return " or ".join(get_close_matches(name, instances(), n=2)) or "ml.p4d.24xlarge"
 
 
 _RULES: tuple[tuple[str, str, Callable[[Need], bool], str, str], ...] = (
@@ -172,6 +215,24 @@ _RULES: tuple[tuple[str, str, Callable[[Need], bool], str, str], ...] = (
         lambda need: need.mbps_per_gpu is not None and need.gpus == 0,
         "needs to know the GPUs of a node.",
         "Give instance_type or gpus_per_node.",
+    ),
+    (
+        "instance-type-unknown",
+        "instance_type",
+        lambda need: (
+            need.instance_type is not None
+            and find(need.instance_type) is None
+            and need.memory_per_node_gib is None
+        ),
+        "is no training instance type that we know.",
+        "Check its name, as in ml.p4d.24xlarge; of a newer type give memory_per_node_gib as well.",
+    ),
+    (
+        "access-unknown",
+        "access",
+        lambda need: need.access not in tuple(Access),
+        f"must be one of {', '.join(Access)}.",
+        "Use reshuffled for a DistributedSampler, which is the default.",
     ),
     (
         "files-larger",
