@@ -1,0 +1,61 @@
+"""All problems of a job at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from airflow_smd.domain.distribution import channels
+from airflow_smd.domain.distribution.images import Catalogue, image_of
+from airflow_smd.domain.distribution.job import Form, Job
+from airflow_smd.domain.distribution.requests import wire_field
+from airflow_smd.domain.distribution.rules import RULES, Rule
+from airflow_smd.domain.distribution.rules.base import Finding
+from airflow_smd.domain.distribution.shapes import check
+from airflow_smd.errors import Problem, Severity
+
+_ORDER = list(Severity)
+
+
+def lint(job: Job, catalogue: Catalogue, silenced: Iterable[str] = ()) -> tuple[Problem, ...]:
+    """Return every problem of a job, the worst first, each with its remedy.
+
+    Args:
+        job: what to look at.
+        catalogue: the installed packages' images and API model; without images none are checked.
+        silenced: names of rules to leave out.
+    """
+    ignored = frozenset(silenced)
+    problems = [*job.problems]
+    for rule in RULES.values():
+        if rule.name not in ignored:
+            problems += (_named(rule, found) for found in rule.check(job, catalogue))
+    problems += channels.channels(job)[1]
+    problems += _image(job, catalogue)
+    named = [replace(problem, field=wire_field(problem.field, job.form)) for problem in problems]
+    if job.form is Form.REQUEST and catalogue.request:
+        named += check({"TrainingJobName": "x", **job.request}, catalogue.request)
+    kept = {
+        (problem.rule, problem.field, repr(problem.value)): problem
+        for problem in named
+        if problem.rule not in ignored
+    }
+    return tuple(sorted(kept.values(), key=lambda problem: _ORDER.index(problem.severity)))
+
+
+def _named(rule: Rule, found: Finding) -> Problem:
+    return Problem(
+        rule=rule.name,
+        field=found.field,
+        value=found.value,
+        message=found.message,
+        remedy=found.remedy,
+        severity=found.severity or rule.severity,
+    )
+
+
+def _image(job: Job, catalogue: Catalogue) -> list[Problem]:
+    if job.form is not Form.ESTIMATOR or not catalogue.images or job.get("training_recipe"):
+        return []
+    image = image_of(job, catalogue)
+    return [image] if isinstance(image, Problem) else []
