@@ -20,9 +20,11 @@ from airflow_smd.sandbox.runtime import Runtime
 
 FORMAT = 1
 PERIOD_SECONDS = 1.0
-"""How often changes are looked for: what a kill can lose, beside the time that a snapshot takes."""
+"""How often changes are looked for."""
 SHARE = 10
-"""A snapshot that took t seconds is followed by SHARE * t seconds without one."""
+"""A snapshot that took t seconds is followed by SHARE * t seconds without one, so that it stays cheap."""
+LONGEST_PAUSE_SECONDS = 5.0
+"""But not by more: what a kill can lose, beside the time that the snapshot itself takes."""
 GATE_SECONDS = 5.0
 """How long a snapshot waits for the calls under way; the others wait for it meanwhile."""
 GONE = "-"
@@ -177,7 +179,8 @@ class MotoState:
                 self.save_if_changed()
             except Exception:
                 log.exception("The state could not be saved; the next try follows")
-            pause = max(PERIOD_SECONDS, SHARE * (time.monotonic() - began))
+            taken_seconds = time.monotonic() - began
+            pause = min(max(PERIOD_SECONDS, SHARE * taken_seconds), LONGEST_PAUSE_SECONDS)
 
     def _pickled(self) -> tuple[dict[tuple[str, str, str], bytes], set[str]]:
         from moto.core.base_backend import BackendDict
