@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import assert_never
+from typing import Any, assert_never
 
 from airflow_smd.domain.identity import TaskIdentity
 from airflow_smd.errors import (
@@ -146,3 +146,19 @@ def failure(run: TrainingRun) -> TrainingFailed:
         if reason.startswith(head) and word in reason.lower():
             return kind(run.job_name, reason)
     return TrainingFailed(run.job_name, reason)
+
+
+def channel_input(file_system: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the SDK's form of the channel that reads from `file_system`, the result of its create task.
+
+    Where the plan found no file system worth its price the data is read from S3.
+    """
+    source = file_system["data_source"]
+    if lustre := source.get("FileSystemDataSource"):
+        return {
+            "file_system_id": lustre["FileSystemId"],
+            "file_system_type": lustre["FileSystemType"],
+            "file_system_access_mode": lustre["FileSystemAccessMode"],
+            "directory_path": lustre["DirectoryPath"],
+        }
+    return {"s3_data": source["S3DataSource"]["S3Uri"], "input_mode": file_system["input_mode"]}

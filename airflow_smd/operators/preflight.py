@@ -68,7 +68,7 @@ class TrainingPreflightOperator(SmdOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  # the same for every run
         """Collect every problem, then refuse or go on."""
-        from airflow_smd.aws.containers import catalogue
+        from airflow_smd.aws.containers import installed_catalogue
 
         problems = list(
             self.account.problems(
@@ -81,7 +81,7 @@ class TrainingPreflightOperator(SmdOperator):
             )
         except InvalidInput as error:
             raise InvalidInput([*problems, *error.problems]) from error
-        problems += lint(parsed, catalogue(), silenced=self.ignore_rules)
+        problems += lint(parsed, installed_catalogue(), silenced=self.ignore_rules)
         cost = run_cost(
             [
                 instances_line(

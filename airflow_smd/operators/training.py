@@ -17,6 +17,7 @@ from airflow_smd.domain.training import (
     Outcome,
     TrainingRun,
     WaitOut,
+    channel_input,
     failure,
     next_step,
     outcome,
@@ -156,7 +157,7 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
             self.log.info("Following %s, which another try has just launched", job_name)
 
     def _request(self, identity: TaskIdentity, job_name: str) -> dict[str, Any]:
-        from airflow_smd.aws.containers import catalogue
+        from airflow_smd.aws.containers import installed_catalogue
 
         source_dir = self.job.get("source_dir")
         job = Job.parse(
@@ -167,8 +168,8 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
                 "fit": self._inputs(),
             }
         )
-        images = catalogue()
-        problems = lint(job, images, silenced=self.ignore_rules)
+        catalogue = installed_catalogue()
+        problems = lint(job, catalogue, silenced=self.ignore_rules)
         for problem in problems:
             if problem.severity is not Severity.ERROR:
                 self.log.warning("%s", problem)
@@ -179,11 +180,12 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         tags = [{"Key": key, "Value": value} for key, value in identity.tags.items()]
         return compile_job(
             job,
-            images,
+            catalogue,
             name=job_name,
             source_uri=source_uri,
             output_uri=f"{self.work_uri.rstrip('/')}/output",
             overrides={"Tags": tags, **(self.overrides or {})},
+            silenced=tuple(self.ignore_rules),
         )
 
     def _network(self) -> dict[str, Any]:
@@ -191,11 +193,10 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         return {"subnets": vpc["Subnets"], "security_group_ids": vpc["SecurityGroupIds"]} if vpc else {}
 
     def _inputs(self) -> Any:
-        source = (self.file_system or {}).get("data_source")
-        if not source:
+        if not self.file_system:
             return self.inputs
-        channels = dict(self.inputs) if isinstance(self.inputs, Mapping) else {}
-        return {**channels, "training": {"DataSource": source, "InputMode": "File"}}
+        channels = self.inputs if isinstance(self.inputs, Mapping) else {}
+        return {**channels, "training": channel_input(self.file_system)}
 
     def _wait(self, context: Context, job_name: str, method_name: str) -> Any:
         from airflow_smd.triggers.training import TrainingTrigger
