@@ -263,12 +263,12 @@ def test_the_rate_is_scaled_with_the_batch_and_warmed_up(arguments, step, rate):
 @pytest.mark.needs("torch")
 def test_pytorch_ddp_reaches_the_same_and_resumes(digits, tmp_path):
     (tmp_path / "checkpoints").mkdir()
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
     command += [str(SCRIPTS / "train_ddp.py"), f"--data-dir={digits}", f"--model-dir={tmp_path / 'model'}"]
     command += [f"--checkpoint-dir={tmp_path / 'checkpoints'}", "--target-accuracy=0.95"]
 
-    first = subprocess.run(command, capture_output=True, text=True)
-    second = subprocess.run(command, capture_output=True, text=True)
+    first = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    second = subprocess.run(command, capture_output=True, text=True, timeout=120)
 
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert progress([point for line in first.stdout.splitlines() if (point := parse(line))]).fraction == 1.0
