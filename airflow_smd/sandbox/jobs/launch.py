@@ -20,10 +20,14 @@ INSIDE = Path("/opt/sandbox")
 """Where a namespace host sees the stand-ins and the launcher."""
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROBE = """
-import importlib.util as u, json, sys
+import importlib.machinery as m, json, sys
 def there(name):
-    try: return u.find_spec(name) is not None
-    except (ImportError, ValueError): return False
+    path = None  # find_spec of importlib.util would import the parents, torch among them
+    for part in name.split("."):
+        spec = m.PathFinder.find_spec(part, path)
+        if spec is None: return False
+        path = spec.submodule_search_locations
+    return True
 names = ["sagemaker_training", "sagemaker_pytorch_container", "torch", "mpi4py",
          "smdistributed.modelparallel", "torch.sagemaker"]
 print(json.dumps({"modules": [n for n in names if there(n)],

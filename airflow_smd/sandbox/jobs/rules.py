@@ -182,7 +182,7 @@ def _inputs_problem(cloud: Cloud, region: str, request: Mapping[str, Any]) -> st
             return (
                 f'No S3 objects found under S3 URL "{source["S3Uri"]}" given in input data source. Please'
                 f" ensure that the bucket exists in the selected region ({region}), that objects exist under"
-                f' that S3 prefix, and that the role "{request["RoleArn"]}" has "s3:ListBucket" permissions on'
-                f' bucket "{split_uri(source["S3Uri"])[0]}".'
+                f' that S3 prefix, and that the role "{request["RoleArn"]}" has "s3:ListBucket" permissions'
+                f' on bucket "{split_uri(source["S3Uri"])[0]}".'
             )
     return None
