@@ -47,6 +47,11 @@ class FileSystems:
     def __init__(self, client: Any) -> None:
         self._client = client
 
+    @property
+    def region(self) -> str:
+        """Return the Region that the calls go to."""
+        return str(self._client.meta.region_name)
+
     def made_by(self, identity: TaskIdentity, *, any_map_index: bool = False) -> list[FileSystem]:
         """Return the file systems that this task instance made, in whichever generation.
 
@@ -215,7 +220,8 @@ def _file_system(answer: Mapping[str, Any]) -> FileSystem:
 def _legacy_link(answer: Mapping[str, Any], file_system_id: str) -> Link:
     return Link(
         association_id=None,
-        file_system_path="/",
+        # the file keeps its whole key: the prefix only chooses what is imported
+        file_system_path="/" + answer["ImportPath"].removeprefix("s3://").partition("/")[2].rstrip("/"),
         uri=answer["ImportPath"],
         lifecycle=_state(RepositoryLifecycle, answer["Lifecycle"], file_system_id),
         failure=answer.get("FailureDetails", {}).get("Message", ""),

@@ -190,7 +190,9 @@ class Links:
         def go_on() -> bool:
             return not self._runtime.stopping.is_set() and self._alive(file_system_id)
 
-        failure = self._import(legacy["ImportPath"], self._root / file_system_id, go_on)
+        # without an association a file keeps its whole key: the prefix only chooses what is imported
+        directory = inside(self._root / file_system_id, split(legacy["ImportPath"])[1])
+        failure = self._import(legacy["ImportPath"], directory, go_on)
         with self._state.lock:
             if go_on():
                 _settle(legacy, failure)

@@ -68,7 +68,7 @@ class Tasks:
             raise Refused("BadRequest", f"{request['Type']} is not supported for a file system.")
         if any(each["answer"]["Lifecycle"] in RUNNING for each in self._state.of("tasks", file_system_id)):
             raise Refused("DataRepositoryTaskExecuting", "A data repository task is executing already.")
-        prefixes = self._prefixes(owner)
+        prefixes = self._prefixes(owner, request["Type"])
         if not prefixes:
             raise Refused("BadRequest", "The file system is not linked to a data repository.")
         if report["Enabled"]:
@@ -80,7 +80,7 @@ class Tasks:
         if request["Type"] == "RELEASE_DATA_FROM_FILESYSTEM" and "ReleaseConfiguration" not in request:
             raise Refused("BadRequest", "ReleaseConfiguration is required for RELEASE_DATA_FROM_FILESYSTEM.")
 
-    def _prefixes(self, owner: Mapping[str, Any]) -> dict[str, str]:
+    def _prefixes(self, owner: Mapping[str, Any], kind: str = "") -> dict[str, str]:
         """Return the linked directories of a file system, each with its S3 prefix."""
         answer = owner["answer"]
         linked = {
@@ -88,7 +88,11 @@ class Tasks:
             for each in self._state.of("associations", answer["FileSystemId"])
         }
         legacy = answer["LustreConfiguration"].get("DataRepositoryConfiguration")
-        return linked or ({"/": legacy["ImportPath"]} if legacy else {})
+        if linked or not legacy:
+            return linked
+        if kind == "EXPORT_TO_REPOSITORY":
+            return {"/": legacy["ExportPath"]}
+        return {f"/{split(legacy['ImportPath'])[1]}": legacy["ImportPath"]}
 
     def cancel(self, task_id: str) -> dict[str, Any]:
         """Ask a task to end early."""
@@ -136,7 +140,7 @@ class Tasks:
     def _scope(self, answer: Mapping[str, Any], owner: Mapping[str, Any]) -> list[tuple[Path, str, str]]:
         """Return (directory, prefix, path below both) of everything that the task covers."""
         root = self._root / answer["FileSystemId"]
-        prefixes = self._prefixes(owner)
+        prefixes = self._prefixes(owner, answer["Type"])
         linked = [(inside(root, path), uri, "") for path, uri in prefixes.items()]
         if not (paths := answer.get("Paths")):
             return linked
