@@ -143,7 +143,15 @@ def _images(settings: Settings) -> Capability:
 
 def check_settings(settings: Settings) -> None:
     """Refuse what the settings ask for and the machine cannot give; all problems at once."""
+    missing = [name for name in ("moto", "flask", "flask_cors") if util.find_spec(name) is None]
     asked: list[tuple[bool, str, Any, str, str]] = [
+        (
+            bool(missing),
+            "sandbox",
+            ", ".join(missing),
+            "The sandbox's own packages are not installed.",
+            "pip install 'airflow-smd[sandbox]'",
+        ),
         (
             settings.hosts == "namespace" and not namespaces(settings),
             "hosts",

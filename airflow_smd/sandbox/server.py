@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import random
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 from airflow_smd import __version__
 from airflow_smd.sandbox import lifecycle
 from airflow_smd.sandbox.calls import CallRecord
+from airflow_smd.sandbox.capabilities import check_settings
 from airflow_smd.sandbox.control_api import PREFIX, ControlApi
 from airflow_smd.sandbox.gateway import Gateway
 from airflow_smd.sandbox.lifecycle import HomeIsTaken, SandboxDidNotStart
@@ -39,6 +41,8 @@ ENVIRONMENT = {
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
 }
 """Set before moto is imported: no credentials of this machine, no call that leaves it."""
+PORTS = range(20_000, 30_000)
+"""Where a new sandbox looks for a free port: below those that systems give to outgoing connections."""
 POLL_SECONDS = 0.1
 """How often a listener looks whether it is to end."""
 log = logging.getLogger("airflow_smd.sandbox")
@@ -116,6 +120,7 @@ def serve(settings: Settings, port: int | None = None) -> int:
     """Answer on 127.0.0.1 until SIGTERM or SIGINT, then end every service; return the exit code."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    check_settings(settings)
     settings.home.mkdir(parents=True, exist_ok=True)
     with _home_to_itself(settings.home):
         listening = _listening(settings.home, port)
@@ -177,9 +182,21 @@ def _home_to_itself(home: Path) -> Iterator[None]:
 def _listening(home: Path, port: int | None) -> socket.socket:
     """Return a socket on the wanted port, or the one that this home had before, or a free one."""
     wanted = lifecycle.remembered_port(home) if port is None else port
+    if not wanted:
+        return _on_a_free_port()
     try:
         return socket.create_server(("127.0.0.1", wanted))
     except OSError as taken:
         before = ", which this sandbox had before," if port is None else ""
         message = f"Port {wanted}{before} cannot be had ({taken.strerror}): free it or choose another --port."
         raise SandboxDidNotStart(message) from taken
+
+
+def _on_a_free_port() -> socket.socket:
+    """Return a socket on a port that no outgoing connection takes while the sandbox is down."""
+    for port in random.sample(PORTS, 100):
+        try:
+            return socket.create_server(("127.0.0.1", port))
+        except OSError:
+            continue
+    return socket.create_server(("127.0.0.1", 0))

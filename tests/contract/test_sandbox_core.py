@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError
 
+from airflow_smd.hooks.connection import AwsConnection
 from airflow_smd.sandbox import lifecycle
 from airflow_smd.sandbox.control import Control, SandboxRefused
 from airflow_smd.sandbox.state import PERIOD_SECONDS
@@ -476,6 +478,31 @@ def test_up_prints_what_a_shell_needs(home: Path) -> None:
     )
     endpoint_url, connection = shell.stdout.splitlines()
     assert json.loads(connection)["extra"] == {"region_name": "us-east-1", "endpoint_url": endpoint_url}
+
+
+def test_airflow_connection_that_up_prints_reaches_it(
+    sandbox: Sandbox, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in sandbox.environment.items():
+        monkeypatch.setenv(name, value)
+
+    buckets = AwsConnection().client("s3").list_buckets()["Buckets"]
+
+    assert bucket in [one["Name"] for one in buckets]
+
+
+def test_upload_of_unknown_length_arrives_whole(sandbox: Sandbox, bucket: str) -> None:
+    connection = http.client.HTTPConnection(sandbox.endpoint_url.removeprefix("http://"))
+    connection.request("PUT", f"/{bucket}/k", body=iter([b"ab", b"cd"]), encode_chunked=True)
+
+    assert connection.getresponse().status == 200
+    assert sandbox.client("s3").get_object(Bucket=bucket, Key="k")["Body"].read() == b"abcd"
+
+
+def test_look_at_an_object_tells_its_size(sandbox: Sandbox, bucket: str) -> None:
+    sandbox.client("s3").put_object(Bucket=bucket, Key="k", Body=b"x" * 12345)
+
+    assert sandbox.client("s3").head_object(Bucket=bucket, Key="k")["ContentLength"] == 12345
 
 
 def test_status_names_what_is_used_and_how_to_get_the_rest(sandbox: Sandbox) -> None:
