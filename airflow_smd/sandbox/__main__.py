@@ -165,8 +165,10 @@ def _fault(arguments: argparse.Namespace) -> int:
     control = _control(arguments.home)
     if arguments.action == "clear":
         _print(f"Disarmed {control.clear_faults()}.")
-    elif arguments.action == "list" or not arguments.kind:
+    elif arguments.action == "list":
         _print(json.dumps(control.faults(), indent=1))
+    elif not arguments.kind:
+        raise SmdError(f"Say what to add: one of {', '.join(FaultKind)}.")
     else:
         options: dict[str, Any] = dict(map(_name_and_value, arguments.option))
         fault_id = control.fault(
