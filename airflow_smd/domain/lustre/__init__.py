@@ -3,8 +3,9 @@
 from airflow_smd.domain.lustre.facts import Facts, load
 from airflow_smd.domain.lustre.forecast import Forecast, forecast
 from airflow_smd.domain.lustre.need import Need, need_problems
-from airflow_smd.domain.lustre.plan import Alternative, LustrePlan, OtherInput, plan
+from airflow_smd.domain.lustre.plan import Alternative, LustrePlan, OtherInput, curve, plan
 from airflow_smd.domain.lustre.requests import create_request
+from airflow_smd.domain.lustre.update import update_problems, update_request
 from airflow_smd.domain.lustre.validity import problems
 from airflow_smd.domain.lustre.values import (
     Access,
@@ -31,9 +32,12 @@ __all__ = [
     "OtherInput",
     "StorageType",
     "create_request",
+    "curve",
     "forecast",
     "load",
     "need_problems",
     "plan",
     "problems",
+    "update_problems",
+    "update_request",
 ]

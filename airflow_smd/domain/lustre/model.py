@@ -191,7 +191,8 @@ def load_seconds(need: Need, gib: int, write_mbps: float, facts: Facts) -> float
     table = facts.rest["load"]
     scale = max(1.0, gib / table["measured_on_gib"])
     by_bytes: float = need.dataset_bytes / MB / min(table["mbps"] * scale, write_mbps)
-    return max(by_bytes, (need.file_count or 0) / (table["files_per_second"] * scale))
+    by_files: float = (need.file_count or 0) / (table["files_per_second"] * scale)
+    return max(by_bytes, by_files)
 
 
 def create_seconds(gib: int, facts: Facts) -> float:

@@ -192,7 +192,7 @@ _RULES: tuple[tuple[str, str, Callable[[Need], bool], str, str], ...] = (
         "rate-missing",
         "epoch_seconds",
         lambda need: _rates(need) == 0,
-        "says how fast the run reads; nothing else does either.",
+        "is missing, and nothing else says how fast the run reads.",
         "Give epoch_seconds, or samples_per_second and bytes_per_sample, or mbps_per_gpu.",
     ),
     (

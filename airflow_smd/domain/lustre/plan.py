@@ -68,6 +68,21 @@ def plan(need: Need, *, facts: Facts | None = None, prices: Prices | None = None
     return OtherInput(input_mode=mode, required_mbps=need.required_mbps, why=reasons, file_system=chosen)
 
 
+def curve(
+    need: Need, chosen: Forecast, *, facts: Facts | None = None, prices: Prices | None = None
+) -> tuple[Forecast, ...]:
+    """Return what to expect of every size of the chosen kind, up to about twice the chosen one."""
+    facts, prices = facts or load(), prices or load_prices()
+    kind = (chosen.deployment_type, chosen.per_unit_storage_throughput)
+    largest = max(2 * chosen.storage_capacity_gib, 7200)
+    sizes = sorted(
+        (rung for rung in rungs(need, facts, prices) if rung.kind == kind and rung.gib <= largest),
+        key=lambda rung: rung.gib,
+    )
+    expected = (forecast(need, rung.config, facts, prices) for rung in sizes)
+    return tuple(one for one in expected if one is not None)
+
+
 def _plan(need: Need, options: Sequence[Rung], facts: Facts, prices: Prices) -> LustrePlan | None:
     node_usd = node_usd_per_hour(need, prices)
     target = target_mbps(need, options, node_usd, facts)

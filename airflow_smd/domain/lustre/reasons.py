@@ -16,6 +16,8 @@ from airflow_smd.domain.lustre.values import Limit
 from airflow_smd.domain.units import GB, format_bytes
 
 _TOLERANCE = 1.005
+_SAME = 0.01
+"""A share of the run's cost too small for the model to see."""
 _EFA_MBPS = 10_000
 """FSx for Lustre user guide, efa-file-systems: EFA is recommended above this."""
 
@@ -163,10 +165,11 @@ def lost_because(loser: Forecast, chosen: Forecast, target_mbps: float) -> str:
         if more >= 0:
             wait = f", and the GPUs wait {longer:,.1f} s longer" if longer > 0.05 else ""
             return f"the run would cost ${more:,.2f} more{wait}"
-        slower = f"reads {gb_per_second(loser.read_mbps)} cold where {gb_per_second(target_mbps)} pays off"
-        smaller = "is slower than what a smaller data set or fewer nodes would get"
-        but = slower if loser.read_mbps < target_mbps else smaller
-        return f"the run may cost ${-more:,.2f} less, but it {but}"
+        if -more < _SAME * chosen.usd_per_run:
+            return f"the run would cost ${-more:,.2f} less, less than the model can tell, and reads slower"
+        if loser.read_mbps < target_mbps:
+            return f"the run may cost ${-more:,.2f} less, on caches and credits that cannot be counted on"
+        return f"the run may cost ${-more:,.2f} less, but less data or fewer nodes would get a faster one"
     if loser.read_mbps < target_mbps:
         return f"it reads {gb_per_second(loser.read_mbps)}, below {gb_per_second(target_mbps)}"
     if loser.usd_per_hour is not None and chosen.usd_per_hour is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from airflow_smd.domain.lustre.facts import Facts, Family, RegionFacts
 from airflow_smd.domain.lustre.values import LustreConfig, StorageType
@@ -64,19 +64,34 @@ class Case:
             return False
 
 
+class Judged(Protocol):
+    """What a rule looks at."""
+
+    @property
+    def config(self) -> LustreConfig:
+        """Return what is asked for."""
+
+    @property
+    def family(self) -> Family:
+        """Return the family of file systems that it belongs to."""
+
+
+Judgeable = TypeVar("Judgeable", bound=Judged)
+
+
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Generic[Judgeable]):
     """One thing FSx refuses; `message` and `remedy` are filled from `values`."""
 
     name: str
     field: str
-    broken: Callable[[Case], bool]
+    broken: Callable[[Judgeable], bool]
     message: str
     remedy: str
-    values: Callable[[Case], dict[str, Any]] = lambda _: {}
+    values: Callable[[Judgeable], dict[str, Any]] = lambda _: {}
     severity: Severity = Severity.ERROR
 
-    def judge(self, case: Case) -> Problem | None:
+    def judge(self, case: Judgeable) -> Problem | None:
         """Return the problem, or None where the rule is kept."""
         if not self.broken(case):
             return None

@@ -35,7 +35,7 @@ def _dated(case: Case) -> dict[str, Any]:
     return {"date": case.facts.rest["versions"]["date"]}
 
 
-FEATURE_RULES = (
+FEATURE_RULES: tuple[Rule[Case], ...] = (
     # Metadata and EFA.
     Rule(
         "metadata-forbidden", "metadata_mode",

@@ -54,7 +54,7 @@ def _refused_tier(case: Case) -> bool:
     return tier is not None and not case.known_tier and not _newer_tier(case)
 
 
-SIZE_RULES = (
+SIZE_RULES: tuple[Rule[Case], ...] = (
     # Size, facts: creation and update.
     Rule(
         "capacity-missing", "storage_capacity_gib",
