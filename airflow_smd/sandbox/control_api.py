@@ -32,7 +32,7 @@ class ControlApi:
         except InvalidInput as refused:
             status, answer = 400, {"error": str(refused)}
         except ValueError as unreadable:
-            status, answer = 400, {"error": f"The body is not JSON: {unreadable}"}
+            status, answer = 400, {"error": f"The request cannot be read: {unreadable}"}
         response = Response(json.dumps(answer, default=str) + "\n", status, content_type="application/json")
         return response(environ, start_response)
 
