@@ -1,0 +1,100 @@
+"""RUN without a container engine: a shell in an overlay of the layers below."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+_MOUNTS = """\
+set -e
+if [ -n "$HOST_UPPER" ]; then
+  mount -t overlay overlay -o "lowerdir=/,upperdir=$HOST_UPPER,workdir=$HOST_WORK" "$HOST_ROOT"
+fi
+mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$UPPER,workdir=$WORK" "$ROOT"
+for name in proc sys dev; do [ -d "$ROOT/$name" ] || mkdir "$ROOT/$name"; done
+mount -t proc proc "$ROOT/proc"
+mount --rbind /sys "$ROOT/sys" 2>/dev/null || true
+mount --rbind /dev "$ROOT/dev"
+if [ -e /etc/resolv.conf ] && [ -d "$ROOT/etc" ] && [ ! -s "$ROOT/etc/resolv.conf" ]; then
+  : > "$ROOT/etc/resolv.conf"; mount --bind /etc/resolv.conf "$ROOT/etc/resolv.conf"
+fi
+exec chroot "$@"
+"""
+"""Layers that lie under `/` cannot be laid over `/` itself (ELOOP), so the host's root is wrapped first."""
+
+
+@cache
+def namespaces() -> tuple[str, ...]:
+    """Return the command that enters new namespaces here, () where the machine refuses."""
+    if not shutil.which("unshare"):
+        return ()
+    command: tuple[str, ...] = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
+    if os.geteuid() != 0:
+        command = (*command, "--user", "--map-root-user")
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            upper = Path(scratch) / "upper"
+            upper.mkdir()
+            code = _run(
+                command, scratch=Path(scratch), lower=(), upper=upper, on_host=True, words=["/", "true"]
+            )
+        except OSError:
+            return ()
+    return command if code == 0 else ()
+
+
+def run(
+    words: Sequence[str],
+    *,
+    scratch: Path,
+    lower: Sequence[Path],
+    upper: Path,
+    on_host: bool,
+    environment: Mapping[str, str],
+    working_directory: str,
+    user: str = "",
+) -> int:
+    """Run a command over `lower` (topmost first), what it writes going to `upper`; return its exit code."""
+    command = shlex.join(words)
+    script = (
+        f"mkdir -p {shlex.quote(working_directory)} && cd {shlex.quote(working_directory)} && exec {command}"
+    )
+    clean = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
+    as_user = [f"--userspec={user}"] if user not in ("", "root", "0") else []
+    words = [*as_user, str(scratch / "root"), *clean, "/bin/sh", "-c", script]
+    return _run(namespaces(), scratch=scratch, lower=lower, upper=upper, on_host=on_host, words=words)
+
+
+def _run(
+    command: Sequence[str],
+    *,
+    scratch: Path,
+    lower: Sequence[Path],
+    upper: Path,
+    on_host: bool,
+    words: Sequence[str],
+) -> int:
+    for name in ("root", "work", "host", "host-upper", "host-work"):
+        (scratch / name).mkdir(parents=True, exist_ok=True)
+    lowest = [scratch / "host"] if on_host else []
+    places = {
+        "HOST_UPPER": str(scratch / "host-upper") if on_host else "",
+        "HOST_WORK": str(scratch / "host-work"),
+        "HOST_ROOT": str(scratch / "host"),
+        "LOWER": ":".join(map(str, [*lower, *lowest])),
+        "UPPER": str(upper),
+        "WORK": str(scratch / "work"),
+        "ROOT": str(scratch / "root"),
+    }
+    if words[0] == "/":
+        words = [places["ROOT"], *words[1:]]
+    done = subprocess.run(
+        [*command, "/bin/sh", "-c", _MOUNTS, "sh", *words], env={**os.environ, **places}, check=False
+    )
+    return done.returncode
