@@ -92,7 +92,7 @@ class Cloud:
             {
                 "MetricName": name,
                 "Value": value,
-                "Timestamp": datetime.fromtimestamp(epoch, UTC),
+                "Timestamp": datetime.fromtimestamp(epoch, UTC).replace(tzinfo=None),  # as moto keeps them
                 "Dimensions": [{"Name": key, "Value": text} for key, text in dimensions.items()],
                 "Unit": unit,
             }

@@ -262,7 +262,6 @@ class Work:
                     self._measure()
                 each_pulse()
 
-        self._measure()
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
         try:

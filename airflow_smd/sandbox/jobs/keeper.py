@@ -33,6 +33,10 @@ def main() -> None:
     keeper.watch()
 
 
+_END_ALL = signal.SIGUSR1
+"""Tells what stands for pid 1 of a plain process host to end every descendant; killed, it could not."""
+
+
 class Keeper:
     """Starts hosts and follows them until the last has ended."""
 
@@ -86,6 +90,8 @@ class Keeper:
 
     def signal_hosts(self, number: int) -> None:
         """Send a signal to the first process of every host, as SageMaker does."""
+        if number == signal.SIGKILL and self._job["mode"] == "process":
+            number = _END_ALL
         for pid in self._running:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -166,6 +172,8 @@ def _run_as_process(host: dict[str, Any]) -> NoReturn:
         os.setsid()
         linux.die_with_parent(signal.SIGKILL)
         _execute(host)
+    signal.signal(_END_ALL, lambda *_: _signal_quietly(first, signal.SIGKILL))
+    linux.die_with_parent(_END_ALL)
     code = _exit_code_of(first)
     while descendants := _descendants(os.getpid()):
         for pid in descendants:

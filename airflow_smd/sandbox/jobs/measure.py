@@ -18,7 +18,7 @@ class Meter:
     """Turns process counters into SageMaker's instance metrics."""
 
     _earlier: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Host -> time of the last look and CPU seconds used until then."""
+    """Host -> time of the last look, since the machine's start, and CPU seconds used until then."""
 
     def look(self, pids: Mapping[str, int], disks: Mapping[str, Path]) -> dict[str, dict[str, float]]:
         """Return metric -> percent for each host whose first process has the given pid.
@@ -30,11 +30,11 @@ class Meter:
         measured: dict[str, dict[str, float]] = {}
         for host, pid in pids.items():
             family = _family(table, pid)
-            now, used = time.monotonic(), sum(table[member].cpu_seconds for member in family)
-            before, used_before = self._earlier.get(host, (now, used))
-            self._earlier[host] = (now, used)
             if not family:
                 continue
+            now, used = _since_boot(), sum(table[member].cpu_seconds for member in family)
+            before, used_before = self._earlier.get(host, (table[pid].started, 0.0))
+            self._earlier[host] = (now, used)
             metrics = {"MemoryUtilization": 100 * sum(table[member].bytes for member in family) / memory}
             if now > before:
                 metrics["CPUUtilization"] = max(0.0, 100 * (used - used_before) / (now - before))
@@ -50,6 +50,8 @@ class _Process:
     parent: int
     cpu_seconds: float
     bytes: int
+    started: float
+    """Seconds after the machine's start."""
 
 
 def _processes() -> dict[int, _Process]:
@@ -57,9 +59,11 @@ def _processes() -> dict[int, _Process]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             fields = path.read_text().rpartition(")")[2].split()
-            # From field 3 on, proc(5): ppid is 4; utime, stime, cutime, cstime are 14 to 17; rss is 24.
+            # From field 3 on, proc(5): ppid 4; utime, stime, cutime, cstime 14 to 17; starttime 22; rss 24.
             cpu = sum(map(int, fields[11:15])) / _TICKS
-            table[int(path.parent.name)] = _Process(int(fields[1]), cpu, int(fields[21]) * _PAGE_BYTES)
+            table[int(path.parent.name)] = _Process(
+                int(fields[1]), cpu, int(fields[21]) * _PAGE_BYTES, int(fields[19]) / _TICKS
+            )
     return table
 
 
@@ -68,6 +72,10 @@ def _family(table: Mapping[int, _Process], ancestor: int) -> set[int]:
     while more := {pid for pid, process in table.items() if process.parent in family} - family:
         family |= more
     return family
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _memory_bytes() -> int:
