@@ -73,7 +73,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
             continue
         command.add_argument(
             f"--{field.name.replace('_', '-')}",
-            type=type(field.default) if isinstance(field.default, float) else str,
+            type=type(field.default) if isinstance(field.default, (int, float)) else str,
             default=field.default,
             choices=CHOICES.get(field.name),
             help=f"{SETTING_HELP.get(field.name, field.name)} (default: {field.default})",
@@ -98,11 +98,8 @@ def _add_fault_arguments(command: argparse.ArgumentParser) -> None:
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     given = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
-    paths = {
-        "home": given["home"].expanduser().resolve(),
-        "container_python": Path(given["container_python"]),
-    }
-    return Settings(**{**given, **paths})
+    home = given["home"].expanduser().resolve()
+    return lifecycle.settings_from_json({**given, "home": home})
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -135,8 +132,7 @@ def _down(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     home = arguments.home.expanduser().resolve()
     found = lifecycle.running(home)
-    settings = _known_settings(found, home)
-    can = capabilities(settings)
+    can = capabilities(lifecycle.settings_from_json({**(found.settings if found else {}), "home": home}))
     if arguments.json:
         status = {
             "running": found is not None,
@@ -150,15 +146,6 @@ def _status(arguments: argparse.Namespace) -> int:
         where = f"answers at {found.endpoint_url} (pid {found.process.pid})" if found else "is not running"
         _print("\n".join([f"The sandbox of {home} {where}.", *map(str, can)]))
     return 0 if found else 3
-
-
-def _known_settings(found: lifecycle.Running | None, home: Path) -> Settings:
-    if not found:
-        return Settings(home=home)
-    known = {
-        field.name: found.settings[field.name] for field in fields(Settings) if field.name in found.settings
-    }
-    return Settings(**{**known, "home": home, "container_python": Path(known["container_python"])})
 
 
 def _fault(arguments: argparse.Namespace) -> int:

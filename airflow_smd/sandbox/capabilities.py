@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -153,6 +154,13 @@ def check_settings(settings: Settings) -> None:
             "pip install 'airflow-smd[sandbox]'",
         ),
         (
+            not missing and settings.region not in _regions(),
+            "region",
+            settings.region,
+            "AWS has no such Region.",
+            "Use one such as us-east-1.",
+        ),
+        (
             settings.hosts == "namespace" and not namespaces(settings),
             "hosts",
             settings.hosts,
@@ -174,11 +182,31 @@ def check_settings(settings: Settings) -> None:
             "Name a Python interpreter.",
         ),
     ]
+    asked.extend(
+        (not 0 <= seconds < math.inf, name, seconds, "Seconds of at least 0 are needed.", "Change it.")
+        for name, seconds in _seconds(settings)
+    )
     refuse(
         Problem(rule="sandbox-settings", field=field, value=value, message=message, remedy=remedy)
         for wrong, field, value, message, remedy in asked
         if wrong
     )
+
+
+def _seconds(settings: Settings) -> list[tuple[str, float]]:
+    values = ((field.name, getattr(settings, field.name)) for field in fields(settings))
+    return [(name.replace("_", "-"), value) for name, value in values if name.endswith("_seconds")]
+
+
+def _regions() -> set[str]:
+    import boto3
+
+    session = boto3.session.Session()
+    return {
+        region
+        for partition in session.get_available_partitions()
+        for region in session.get_available_regions("ec2", partition_name=partition)
+    }
 
 
 @cache

@@ -113,6 +113,15 @@ def settings_as_json(settings: Settings) -> dict[str, Any]:
     }
 
 
+def settings_from_json(values: Mapping[str, Any]) -> Settings:
+    """Return the settings that `settings_as_json` gave; what is missing has its default."""
+    known = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
+    for field in fields(Settings):
+        if field.name in known and (field.name == "home" or isinstance(field.default, Path)):
+            known[field.name] = Path(known[field.name]).absolute()
+    return Settings(**known)
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file so that a reader, or a crash, sees the old one or the new one whole."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")

@@ -186,9 +186,9 @@ def _listening(home: Path, port: int | None) -> socket.socket:
         return _on_a_free_port()
     try:
         return socket.create_server(("127.0.0.1", wanted))
-    except OSError as taken:
+    except (OSError, OverflowError) as taken:
         before = ", which this sandbox had before," if port is None else ""
-        message = f"Port {wanted}{before} cannot be had ({taken.strerror}): free it or choose another --port."
+        message = f"Port {wanted}{before} cannot be had ({taken}): free it or choose another --port."
         raise SandboxDidNotStart(message) from taken
 
 

@@ -467,6 +467,14 @@ def test_taken_port_is_named(home: Path) -> None:
     assert f"Port {port} cannot be had" in started.stderr
 
 
+def test_impossible_port_is_named(home: Path) -> None:
+    started = command("up", f"--home={home}", "--port=70000")
+
+    assert started.returncode == 1
+    assert "Port 70000 cannot be had" in started.stderr
+    assert "Traceback" not in started.stderr
+
+
 def test_up_prints_what_a_shell_needs(home: Path) -> None:
     printed = command("up", f"--home={home}").stdout
 

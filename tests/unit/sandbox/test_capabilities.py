@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -44,3 +45,18 @@ def test_python_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_default_settings_suit_every_machine(tmp_path: Path) -> None:
     check_settings(Settings(home=tmp_path, container_python=Path(sys.executable)))
+
+
+def test_all_impossible_settings_are_named_at_once(tmp_path: Path) -> None:
+    settings = Settings(
+        home=tmp_path, region="us-east-99", file_system_seconds=-1, stop_grace_seconds=math.nan
+    )
+
+    with pytest.raises(InvalidInput) as refused:
+        check_settings(settings)
+
+    assert {problem.field for problem in refused.value.problems} == {
+        "region",
+        "file-system-seconds",
+        "stop-grace-seconds",
+    }
