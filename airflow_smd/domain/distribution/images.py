@@ -134,8 +134,6 @@ def _config_name(job: Job) -> tuple[str, str]:
 def _check_family(job: Job, catalogue: Catalogue, name: str, version: str) -> None:
     if not image_type(job):
         raise _Refused(_missing("instance_type", "The image depends on the instance type."))
-    if not job.region:
-        raise _Refused(_missing("region", "The image's registry depends on the region."))
     if name == "pytorch-smp":
         built = facts.versions("pytorch", "smp2")
         short = {".".join(known.split(".")[:2]) for known in built[:3]}  # the SDK's own aliases
@@ -251,6 +249,8 @@ def _offered(job: Job, processors: list[str] | None) -> str:
 
 def _registry(job: Job, entry: Mapping[str, Any]) -> str:
     registries = entry["registries"]
+    if not job.region:
+        raise _Refused(_missing("region", "The image's registry depends on the region."))
     if job.region in registries:
         return str(registries[job.region])
     raise _Refused(

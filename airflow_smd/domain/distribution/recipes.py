@@ -50,8 +50,8 @@ def with_recipe(job: Job, catalogue: Catalogue) -> Job:
 
 
 def _image(job: Job, catalogue: Catalogue) -> str:
-    versions = catalogue.images.get("pytorch-smp", {}).get("versions", {})
-    registries = next(iter(reversed(list(versions.values()))), {}).get("registries", {})
+    entries = list(catalogue.images.get("pytorch-smp", {}).get("versions", {}).values())
+    registries = entries[-1]["registries"] if entries else {}
     if not job.instance or not job.instance.gpus or job.region not in registries:
         return ""
     repository, tag = GPU_IMAGE

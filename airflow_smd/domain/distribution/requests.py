@@ -9,7 +9,8 @@ from typing import Any
 
 from airflow_smd.domain.distribution import facts
 from airflow_smd.domain.distribution.job import Form, Job
-from airflow_smd.domain.distribution.parsing import Parser, read_arguments
+from airflow_smd.domain.distribution.parsing import read_arguments
+from airflow_smd.domain.distribution.reading import Parser
 
 PROTOCOL: Mapping[str, str] = {
     "sagemaker_mpi_enabled": "mpi.enabled",

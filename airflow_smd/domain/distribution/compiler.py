@@ -13,7 +13,7 @@ from airflow_smd.domain.distribution.debugger import debugger_fields
 from airflow_smd.domain.distribution.facts import version_key
 from airflow_smd.domain.distribution.images import Catalogue, image_of
 from airflow_smd.domain.distribution.job import Form, Job
-from airflow_smd.domain.distribution.lint import lint
+from airflow_smd.domain.distribution.linter import lint
 from airflow_smd.domain.distribution.recipes import with_recipe
 from airflow_smd.domain.distribution.shapes import check, merge
 from airflow_smd.errors import InvalidInput, Problem, Severity
@@ -49,21 +49,9 @@ def compile_job(
     source_uri: str,
     output_uri: str,
     overrides: Mapping[str, Any] | None = None,
-    silenced: tuple[str, ...] = (),
+    silenced: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Return the CreateTrainingJob request, identical to SDK v2's where SDK v2 is right.
-
-    Args:
-        job: what to run.
-        catalogue: the installed packages' images and API model.
-        name: name of the training job.
-        source_uri: S3 URI of the code's tar.gz, unless `source_dir` is one already.
-        output_uri: where the model goes, unless `output_path` says so.
-        overrides: laid over the request last; mappings merge, None removes a field.
-        silenced: rules that must not stop the job.
-
-    Raises InvalidInput with every problem of the job and of the finished request.
-    """
+    """Return the request, or raise InvalidInput with every problem; see the package's own function."""
     problems = [found for found in lint(job, catalogue, silenced) if found.severity is Severity.ERROR]
     if problems:
         raise InvalidInput(problems)

@@ -18,13 +18,7 @@ _ORDER = list(Severity)
 
 
 def lint(job: Job, catalogue: Catalogue, silenced: Iterable[str] = ()) -> tuple[Problem, ...]:
-    """Return every problem of a job, the worst first, each with its remedy.
-
-    Args:
-        job: what to look at.
-        catalogue: the installed packages' images and API model; without images none are checked.
-        silenced: names of rules to leave out.
-    """
+    """Return every problem of a job; see the package's own function."""
     ignored = frozenset(silenced)
     problems = [*job.problems]
     for rule in RULES.values():
