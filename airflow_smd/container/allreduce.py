@@ -188,26 +188,31 @@ class _RingGroup(Group):
         got_head = bytearray(_HEADER.size)
         out = [] if outgoing is None else [memoryview(head), _bytes_of(outgoing)]
         into = [] if incoming is None else [memoryview(got_head), _bytes_of(incoming)]
-        poll = select.poll()
-        if out:
-            poll.register(self._next, select.POLLOUT)
-        if into:
-            poll.register(self._previous, select.POLLIN)
+        next_is_gone = False
         while out or into:
-            ready = [fd for fd, _ in poll.poll(self._timeout_seconds * 1000)]
-            if not ready:
-                self._fail_silent(self._previous_rank if into else self._next_rank)
-            if into and self._previous.fileno() in ready:
+            ready = self._ready(bool(out), bool(into))
+            # First say what we do, then look at what the others do: so both sides of a mix-up can tell.
+            if self._next.fileno() in ready:
+                next_is_gone = not self._send(out)
+            if self._previous.fileno() in ready:
                 waited_for_head = len(into) == 2
                 self._receive(into)
                 if waited_for_head and len(into) < 2:
                     self._check(head, bytes(got_head))
-                if not into:
-                    poll.unregister(self._previous)
-            if out and self._next.fileno() in ready:
-                self._send(out)
-                if not out:
-                    poll.unregister(self._next)
+        if next_is_gone:  # told only now, since the previous rank may have known better why
+            self._fail(self._next_rank, "ended or lost its network")
+
+    def _ready(self, sending: bool, receiving: bool) -> list[int]:
+        poll = select.poll()
+        if sending:
+            poll.register(self._next, select.POLLOUT)
+        if receiving:
+            poll.register(self._previous, select.POLLIN)
+        ready = poll.poll(self._timeout_seconds * 1000)
+        if not ready:
+            silent = self._previous_rank if receiving else self._next_rank
+            self._fail(silent, f"sent and took nothing for {self._timeout_seconds:g} s")
+        return [descriptor for descriptor, _ in ready]
 
     def _receive(self, into: list[memoryview]) -> None:
         try:
@@ -220,13 +225,16 @@ class _RingGroup(Group):
             self._fail(self._previous_rank, "ended or lost its network")
         _advance(into, count)
 
-    def _send(self, out: list[memoryview]) -> None:
+    def _send(self, out: list[memoryview]) -> bool:
+        """Send what goes; return False, and give up on the rest, if the next rank is gone."""
         try:
             _advance(out, self._next.sendmsg(out))
         except BlockingIOError:
-            return
+            return True
         except OSError:
-            self._fail(self._next_rank, "ended or lost its network")
+            out.clear()
+            return False
+        return True
 
     def _check(self, ours: bytes, theirs: bytes) -> None:
         if ours == theirs:
@@ -236,12 +244,9 @@ class _RingGroup(Group):
             self._fail(count, f"ended or is stuck, says rank {self._previous_rank}")
         raise RanksDisagree(
             f"rank {self._previous_rank} {_VERBS.get(kind, 'sends nonsense')} {count} bytes of "
-            f"{dtype.decode(errors='replace')} while rank {self.rank} {_VERBS[own_kind]} {own_count} bytes "
-            f"of {own_dtype.decode()}: every rank must call the same operations in the same order"
+            f"{_type(dtype)} while rank {self.rank} {_VERBS[own_kind]} {own_count} bytes "
+            f"of {_type(own_dtype)}: every rank must call the same operations in the same order"
         )
-
-    def _fail_silent(self, rank: int) -> NoReturn:
-        self._fail(rank, f"sent and took nothing for {self._timeout_seconds:g} s")
 
     def _fail(self, rank: int, why: str) -> NoReturn:
         """Tell the next rank which one is lost, so that every log names the right one."""
@@ -249,6 +254,10 @@ class _RingGroup(Group):
             self._next.send(_HEADER.pack(_LOST, b"", rank))
         self.close()
         raise RankLost(f"rank {rank} of {self.world_size} {why} (seen by rank {self.rank})")
+
+
+def _type(dtype: bytes) -> str:
+    return dtype.rstrip(b"\0").decode(errors="replace")
 
 
 def _bytes_of(array: Array) -> memoryview:

@@ -1,12 +1,14 @@
 import json
 import os
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 
 from airflow_smd.container import allreduce
-from tests.unit.container.worlds import play_world
+from tests.unit.container.worlds import LIMIT_SECONDS, play_world
 
 SIZES = [pytest.param(size, id=f"{size} ranks") for size in (1, 2, 3, 4, 8)]
 SHAPES = [(), (0,), (1,), (3,), (7, 13), (100_003,)]
@@ -170,3 +172,35 @@ def test_mpirun_without_mpi4py_takes_the_ring():
             return group.sum(np.ones(3)).tolist()
 
     assert play_world(act, 2) == [[2, 2, 2]] * 2
+
+
+def mpirun(script, *, ranks=3):
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(ranks), sys.executable, "-c"]
+    return subprocess.run([*command, script], capture_output=True, text=True, timeout=LIMIT_SECONDS)
+
+
+MPI_SCRIPT = """
+import numpy as np
+from airflow_smd.container import allreduce
+with allreduce.join() as group:
+    total = group.sum(np.arange(3.0) + group.rank).tolist()
+    everyone = group.broadcast(np.array(group.rank), 2).item()
+    assert (type(group).__name__, total, everyone) == ("_MpiGroup", [3.0, 6.0, 9.0], 2)
+    {then}
+"""
+
+
+@pytest.mark.needs("mpirun", "mpi4py")
+def test_mpirun_with_mpi4py_uses_mpis_own():
+    result = mpirun(MPI_SCRIPT.format(then="raise SystemExit(0)"))
+
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.needs("mpirun", "mpi4py")
+def test_an_error_under_mpi_ends_all_ranks():
+    """Left alone, the failed rank waits in MPI_Finalize and the others for it, until MaxRuntime."""
+    result = mpirun(MPI_SCRIPT.format(then="group.sum(np.ones(1 + 1 // (group.rank - 1)))"))
+
+    assert result.returncode != 0
+    assert "ZeroDivisionError" in result.stderr
