@@ -36,14 +36,21 @@ def get_provider_info() -> dict[str, Any]:
                 "options": {
                     "deployment": {
                         "description": (
-                            "Tells apart Airflow deployments that share an AWS account and have the same DAGs;"
+                            "Tells apart deployments that share an AWS account and have the same DAGs;"
                             " part of the names of everything that is started there."
                         ),
                         "version_added": __version__,
                         "type": "string",
                         "example": "staging",
                         "default": "",
-                    }
+                    },
+                    "poll_seconds": {
+                        "description": "Pause between two looks at AWS while a task waits, in seconds.",
+                        "version_added": __version__,
+                        "type": "float",
+                        "example": None,
+                        "default": "30",
+                    },
                 },
             }
         },

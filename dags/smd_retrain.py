@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, Param
 
-from airflow_smd.domain.instances import gpus
+from airflow_smd.domain.instances import processes_per_host
 from airflow_smd.domain.metrics import METRIC_DEFINITIONS
 from airflow_smd.operators import (
     LustreCreateOperator,
@@ -34,7 +34,9 @@ JOB = {
     "instance_type": "{{ params.instance_type }}",
     "instance_count": "{{ params.nodes }}",
     # one process per GPU; for PyTorch and SMDDP: train_ddp.py and {"smdistributed": {"dataparallel": ...}}
-    "distribution": {"mpi": {"enabled": True, "processes_per_host": "{{ gpus(params.instance_type) }}"}},
+    "distribution": {
+        "mpi": {"enabled": True, "processes_per_host": "{{ processes_per_host(params.instance_type) }}"}
+    },
     "hyperparameters": {
         "epochs": "{{ params.epochs }}",
         "batch-size-per-gpu": "{{ params.batch_size_per_gpu }}",
@@ -53,7 +55,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     render_template_as_native_obj=True,
-    user_defined_macros={"gpus": gpus},
+    user_defined_macros={"processes_per_host": processes_per_host},
     default_args={"retries": 2, "deferrable": True},
     tags=["sagemaker", "training"],
     params={
@@ -98,7 +100,7 @@ with DAG(
         source_uri="{{ params.dataset_uri }}",
         output_uri=f"{WORK_URI}/shards",
         transform={"kind": "tabular", "label_column": -1},
-        world_sizes=["{{ params.nodes * gpus(params.instance_type) }}"],
+        world_sizes=["{{ params.nodes * processes_per_host(params.instance_type) }}"],
         role=SITE % "role",
         instance_type="ml.m5.xlarge",
     )

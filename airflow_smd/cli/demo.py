@@ -117,7 +117,9 @@ def _sandbox(home: Path, screen: Screen) -> Iterator[str]:
         status = json.loads(answer.stdout)
         screen.say(f"The sandbox answers at {status['endpoint_url']}")
         for capability in status["capabilities"]:
-            screen.say(f"  {capability['text']}")
+            left_out = "" if capability["used"] else f"; left out: {capability['left_out']}"
+            install = "" if capability["used"] else f"; to get it: {capability['install']}"
+            screen.say(f"  {capability['name']}: {capability['detail']}{left_out}{install}")
         yield status["endpoint_url"]
     finally:
         subprocess.run([*command, "down", "--home", str(home)], check=True, stdout=subprocess.DEVNULL)

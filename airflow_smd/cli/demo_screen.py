@@ -41,7 +41,9 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Print one line with the seconds since the start."""
-        self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}", markup=False)
+        self._console.print(
+            f"{time.monotonic() - self._started:6.1f} s  {text}", markup=False, soft_wrap=True
+        )
 
     @contextmanager
     def live(self) -> Iterator[None]:

@@ -49,6 +49,7 @@ def environment(endpoint: str) -> dict[str, str]:
     return {
         "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(connection),
         "AIRFLOW_VAR_SMD": json.dumps(site),
+        "AIRFLOW__SMD__POLL_SECONDS": "0.5",
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_DEFAULT_REGION": REGION,
         "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],

@@ -132,8 +132,8 @@ def _need(arguments: argparse.Namespace, facts: Facts, found: list[Problem]) -> 
     if need.nodes > 1 and not (need.instance_type or need.memory_per_node_gib):
         memory = facts.rest["rules"]["unknown_node_memory_gib"]
         sentence = (
-            f"No instance type is given: nodes are taken to have {memory} GiB of memory, as the smallest that the "
-            "SageMaker data-parallel library runs on have."
+            f"No instance type is given: nodes are taken to have {memory} GiB of memory, as the smallest "
+            "that the SageMaker data-parallel library runs on have."
         )
         return replace(need, memory_per_node_gib=memory), (sentence,)
     return need, ()

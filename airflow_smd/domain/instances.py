@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
+
+from airflow_smd.errors import InvalidInput, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +60,25 @@ def instances() -> Mapping[str, Instance]:
 def find(instance_type: str) -> Instance | None:
     """Return the facts of a type, or None for one that is newer than the table."""
     return instances().get(instance_type)
+
+
+def processes_per_host(instance_type: str) -> int:
+    """Return how many ranks one instance of this type runs: one per GPU or Neuron core, else one.
+
+    Raises:
+        InvalidInput: the type is not in our table, so nobody can tell.
+    """
+    if instance := find(instance_type):
+        return instance.processes
+    near = get_close_matches(instance_type, instances(), n=1)
+    raise InvalidInput(
+        [
+            Problem(
+                rule="instance-type-unknown",
+                field="instance_type",
+                value=instance_type,
+                message="This type is not in our table of training instances.",
+                remedy=f"Did you mean {near[0]}?" if near else "Write it as ml.p4d.24xlarge.",
+            )
+        ]
+    )

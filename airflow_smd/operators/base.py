@@ -29,7 +29,7 @@ class SmdOperator(BaseOperator):
         verify: TLS verification, as boto3 takes it.
         botocore_config: arguments of `botocore.config.Config`.
         deferrable: wait in the triggerer; default: `[operators] default_deferrable`.
-        poll_seconds: pause between two looks at AWS, in seconds.
+        poll_seconds: pause between two looks at AWS, in seconds; default: `[smd] poll_seconds`, 30.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class SmdOperator(BaseOperator):
         verify: bool | str | None = None,
         botocore_config: Mapping[str, Any] | None = None,
         deferrable: bool | None = None,
-        poll_seconds: float = 30.0,
+        poll_seconds: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -49,7 +49,7 @@ class SmdOperator(BaseOperator):
         self.verify = verify
         self.botocore_config = botocore_config
         self.deferrable = deferrable
-        self.poll_seconds = poll_seconds
+        self._poll_seconds = poll_seconds
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let the errors of `execute` tell Airflow whether another try makes sense."""
@@ -68,6 +68,15 @@ class SmdOperator(BaseOperator):
         """Go on after a deferral; as for `execute`, the errors say whether another try makes sense."""
         with _fails_at_once():
             return super().resume_execution(next_method, next_kwargs, context)
+
+    @property
+    def poll_seconds(self) -> float:
+        """Return the pause between two looks at AWS."""
+        from airflow.providers.common.compat.sdk import conf
+
+        if self._poll_seconds is not None:
+            return self._poll_seconds
+        return conf.getfloat("smd", "poll_seconds", fallback=30.0)
 
     @cached_property
     def connection(self) -> AwsConnection:
