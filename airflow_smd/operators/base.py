@@ -76,7 +76,7 @@ class SmdOperator(BaseOperator):
 
         if self._poll_seconds is not None:
             return self._poll_seconds
-        return conf.getfloat("smd", "poll_seconds", fallback=30.0)
+        return float(conf.getfloat("smd", "poll_seconds", fallback=30.0))
 
     @cached_property
     def connection(self) -> AwsConnection:
