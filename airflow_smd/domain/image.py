@@ -101,7 +101,7 @@ class ImagePlan:
     def problems(self) -> list[Problem]:
         """Return everything that is wrong with recipe and context."""
         found = recipe_problems(self.recipe) + context_problems(self.recipe, self.files)
-        if not any(problem.field == "recipe.dockerfile" for problem in found):
+        if self.recipe.dockerfile and not any(problem.field == "recipe.dockerfile" for problem in found):
             found += dockerfile_problems(self.recipe, self.dockerfile, self.files)
         return found
 

@@ -152,8 +152,8 @@ def _some(paths: Iterable[str]) -> str:
 
 
 def dockerfile_problems(recipe: ImageRecipe, text: str, files: Sequence[ContextFile]) -> list[Problem]:
-    """Return what would break the build or the training job, by the Dockerfile's line."""
-    field = "recipe.dockerfile" if recipe.dockerfile else "recipe"
+    """Return what in a Dockerfile of one's own would break the build or the job, by its line."""
+    field = "recipe.dockerfile"
     try:
         instructions = parse_dockerfile(text)
     except DockerfileError as error:
@@ -161,8 +161,6 @@ def dockerfile_problems(recipe: ImageRecipe, text: str, files: Sequence[ContextF
     bases = stages(instructions)
     if not bases:
         return [_problem("dockerfile-no-from", field, "", "There is no FROM.", "Begin with FROM image:tag.")]
-    if not recipe.dockerfile:
-        return []  # our own text: its parts were checked one by one
     found: list[Problem] = []
     arguments = dict(recipe.build_args)
     for instruction in instructions:

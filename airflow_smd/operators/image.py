@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from airflow_smd.domain.image import (
     BuildSettings,
@@ -146,11 +146,12 @@ class TrainingImageBuildOperator(SmdOperator):
                 assert_never(impossible)
         return self._wait(context, build_id, plan.tag)
 
-    def finish(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+    def finish(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """Return the image that the build pushed, or raise the error of its kind."""
-        if event.get("timeout"):
-            self._time_out(context)
         build_id, tag = event["build_id"], event["tag"]
+        if event.get("timeout"):
+            self.builds.stop(build_id)
+            raise TaskTimedOut(f"execution_timeout={self.execution_timeout} passed; {build_id} was stopped")
         build = self.builds.look(build_id)
         image = self.images.find(tag)
         if image is not None:
@@ -228,12 +229,6 @@ class TrainingImageBuildOperator(SmdOperator):
             deadline=time.time() + self.execution_timeout.total_seconds() if self.execution_timeout else None,
         )
         return self.wait(context, trigger, "finish")
-
-    def _time_out(self, context: Context) -> NoReturn:
-        running = [b.build_id for b in self.builds.named(self.identity(context).base_name) if b.running]
-        for build_id in running:
-            self.builds.stop(build_id)
-        raise TaskTimedOut(f"execution_timeout={self.execution_timeout} passed; stopped {', '.join(running)}")
 
     def _failure(self, build: ImageBuild) -> Exception:
         kinds: dict[BuildStatus, type[ImageBuildFailed]] = {
