@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_smd.errors import SmdError
-from airflow_smd.sandbox.capabilities import NAMESPACE_PREFIX, check_settings, namespaces
+from airflow_smd.sandbox.capabilities import NAMESPACE_PREFIX, namespaces
 from airflow_smd.sandbox.children import Children, ProcessId
 from airflow_smd.sandbox.control import Control, SandboxRefused
 from airflow_smd.sandbox.runtime import Settings
@@ -80,7 +80,7 @@ def running(home: Path) -> Running | None:
             endpoint_url=noted["endpoint_url"],
             settings=noted["settings"],
         )
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
     return found if found.process.alive() else None
 
@@ -137,8 +137,7 @@ def up(settings: Settings, port: int | None = None) -> Running:
     if found := running(settings.home):
         _check_same(found, settings, port)
         return found
-    check_settings(settings)
-    settings.home.mkdir(parents=True, exist_ok=True)
+    _make(settings.home)
     log = settings.home / "server.log"
     command = [sys.executable, "-m", "airflow_smd.sandbox", "serve", *arguments(settings, port)]
     if namespaces(settings) == "user":
@@ -169,6 +168,15 @@ def up(settings: Settings, port: int | None = None) -> Running:
     process.wait()
     words = _last_words(log, began)
     raise SandboxDidNotStart(f"No answer within {START_SECONDS:.0f} s; {log} ends with: {words}")
+
+
+def _make(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        write_atomically(home / ".writable", b"")
+    except OSError as refused:
+        message = f"The home {home} cannot be written ({refused}): choose another --home."
+        raise SandboxDidNotStart(message) from refused
 
 
 def arguments(settings: Settings, port: int | None) -> list[str]:
@@ -231,5 +239,5 @@ def _plain(value: Any) -> Any:
 
 def _last_words(log: Path, began: int) -> str:
     """Return the message with which a process ended, or the end of its traceback."""
-    lines = log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
-    return "\n".join(lines[-8:]) if lines and "Traceback" in "".join(lines) else "".join(lines[-1:])
+    words = log.read_bytes()[began:].decode(errors="replace").strip()
+    return "\n".join(words.rpartition("airflow-smd sandbox serve: ")[2].splitlines()[-8:])

@@ -475,6 +475,23 @@ def test_impossible_port_is_named(home: Path) -> None:
     assert "Traceback" not in started.stderr
 
 
+def test_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    started = command("up", f"--home={tmp_path}/file/home")
+
+    assert started.returncode == 1
+    assert "cannot be written" in started.stderr
+    assert "Traceback" not in started.stderr
+
+
+def test_all_impossible_settings_are_told_by_up(home: Path) -> None:
+    started = command("up", f"--home={home}", "--region=us-east-99", "--stop-grace-seconds=-1")
+
+    assert started.returncode == 1
+    assert started.stderr.startswith("airflow-smd sandbox up: 2 problems found")
+
+
 def test_up_prints_what_a_shell_needs(home: Path) -> None:
     printed = command("up", f"--home={home}").stdout
 
