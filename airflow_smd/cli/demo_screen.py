@@ -90,7 +90,7 @@ class Screen:
         """Print the final table."""
         table = Table(title="smd_retrain", show_header=False, title_justify="left")
         table.add_column(style="bold")
-        table.add_column()
+        table.add_column(overflow="fold")
         for name, value in report["summary"].items():
             table.add_row(name, str(value))
         table.add_row("Seconds, DAG run", f"{seconds:.1f}")

@@ -9,6 +9,8 @@ from airflow_smd.domain.cost import Cost, CostLine, instances_line, run_cost
 from airflow_smd.domain.units import format_bytes
 
 VERSION = 1
+BOOKKEEPING = ("epoch", "step", "learning_rate")
+"""Metrics that say where a training was, not how good it is."""
 
 
 def run_report(
@@ -38,7 +40,9 @@ def run_report(
         "Training job": training["job_name"],
         "Instances": f"{training['instance_count']} × {training['instance_type']}",
         **{
-            name.replace("_", " ").capitalize(): f"{value:.4g}" for name, value in training["metrics"].items()
+            name.replace("_", " ").capitalize(): f"{value:.4g}"
+            for name, value in training["metrics"].items()
+            if name not in BOOKKEEPING
         },
         "Seconds, training": f"{training['seconds'] or 0:.1f}",
         "Would have cost on AWS": str(cost),
