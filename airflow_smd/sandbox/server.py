@@ -10,9 +10,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module, metadata, util
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +57,13 @@ def prepare_environment(runtime: Runtime) -> None:
     os.environ["AWS_ENDPOINT_URL"] = runtime.endpoint_url
 
 
-def register_extensions(runtime: Runtime) -> list[str]:
-    """Let our services hook into moto; return their names."""
-    found = [name for name in EXTENSIONS if util.find_spec(f"airflow_smd.sandbox.{name}")]
-    for name in found:
+def register_extensions(runtime: Runtime) -> None:
+    """Let our services hook into moto."""
+    for name in EXTENSIONS:
         import_module(f"airflow_smd.sandbox.{name}").register(runtime)
-    return found
 
 
-def application(runtime: Runtime, services: Sequence[str]) -> Wsgi:
+def application(runtime: Runtime) -> Wsgi:
     """Return everything that answers at the endpoint, as one WSGI application."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
@@ -77,7 +75,7 @@ def application(runtime: Runtime, services: Sequence[str]) -> Wsgi:
         "endpoint_url": runtime.endpoint_url,
         "version": __version__,
         "moto": metadata.version("moto"),
-        "own_services": list(services),
+        "own_services": list(EXTENSIONS),
     }
     runtime.routes[PREFIX] = ControlApi(runtime, record, health)
     return Gateway(runtime, record, DomainDispatcherApplication(create_backend_app))
@@ -141,20 +139,22 @@ def _run(runtime: Runtime, listening: socket.socket, stop: threading.Event) -> N
     runtime.listen = listen_with(app)
     state = MotoState(runtime)
     runtime.restored = state.load()
-    services = register_extensions(runtime)
-    saving = state.keep_saving(runtime.stopping)
-    app.application = application(runtime, services)
-    end_listening = runtime.listen(listening)
-    lifecycle.note_running(runtime.settings, runtime.endpoint_url)
-    log.info("Answering at %s with our own %s", runtime.endpoint_url, ", ".join(services))
-    stop.wait()
-    log.info("Stopping")
-    for failure in runtime.stop():
-        log.error("A service did not end well", exc_info=failure)
+    try:
+        register_extensions(runtime)
+        saving = state.keep_saving(runtime.stopping)
+        app.application = application(runtime)
+        end_listening = runtime.listen(listening)
+        lifecycle.note_running(runtime.settings, runtime.endpoint_url)
+        log.info("Answering at %s with our own %s", runtime.endpoint_url, ", ".join(EXTENSIONS))
+        stop.wait()
+        log.info("Stopping")
+    finally:  # the services end while the endpoint still answers: a job that is stopped uploads what it has
+        for failure in runtime.stop():
+            log.error("A service did not end well", exc_info=failure)
+        runtime.children.end()
     end_listening()
     saving.join()
     state.save(last=True)
-    runtime.children.end()
     (runtime.settings.home / "sandbox.json").unlink(missing_ok=True)
     log.info("Stopped")
 
