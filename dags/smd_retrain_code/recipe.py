@@ -67,7 +67,7 @@ def learning_rate(options, step, steps_per_epoch, global_batch):
     else:
         base, scaled = options.learning_rate / times, options.learning_rate
     total = options.epochs * steps_per_epoch
-    warmup = min(total, options.warmup_epochs * steps_per_epoch)
+    warmup = min(total, math.ceil(options.warmup_epochs * steps_per_epoch)) if times > 1 else 0
     if step < warmup:
         return base + (scaled - base) * step / warmup
     return scaled * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup))) / 2

@@ -16,6 +16,7 @@ import pytest
 
 from airflow_smd.container import allreduce
 from airflow_smd.domain.metrics import parse, progress
+from airflow_smd.domain.scaling import Scaling
 from tests.unit.container.worlds import environment, free_port, play_world
 
 SCRIPTS = Path(__file__).parents[2] / "dags" / "smd_retrain_code"
@@ -258,6 +259,27 @@ def test_the_rate_is_scaled_with_the_batch_and_warmed_up(arguments, step, rate):
     options = recipe.arguments(["--epochs=10", *arguments])
 
     assert recipe.learning_rate(options, step, 10, 128) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("batch_per_gpu", [4, 8, 32], ids=["half the batch", "the batch", "four times"])
+def test_the_warm_up_is_the_one_that_the_plan_shows(batch_per_gpu):
+    options = recipe.arguments(
+        ["--epochs=10", "--warmup-epochs=2.5", f"--batch-size-per-gpu={batch_per_gpu}"]
+    )
+    plan = Scaling(
+        reference_rate=options.learning_rate,
+        reference_batch=options.base_batch_size,
+        batch_per_gpu=batch_per_gpu,
+        world_size=4,
+        samples=1473,
+        epochs=options.epochs,
+        warmup_epochs=options.warmup_epochs,
+    )
+    shown = plan.schedule()
+
+    for step in range(shown.warmup_steps + 1):
+        rate = recipe.learning_rate(options, step, plan.steps_per_epoch, plan.global_batch)
+        assert rate == pytest.approx(shown.rate_at(step))
 
 
 @pytest.mark.needs("torch")
