@@ -51,5 +51,7 @@ def _named(rule: Rule, found: Finding) -> Problem:
 def _image(job: Job, catalogue: Catalogue) -> list[Problem]:
     if job.form is not Form.ESTIMATOR or not catalogue.images or job.get("training_recipe"):
         return []
+    if job.get("tensorflow_version") and job.get("pytorch_version"):
+        return []  # hugging-face-versions says it
     image = image_of(job, catalogue)
     return [image] if isinstance(image, Problem) else []

@@ -60,7 +60,7 @@ def smp2_with_mpi(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("smddp-with-mpi", E, TOOLKIT)
 def smddp_with_mpi(job: Job, _: Catalogue) -> Iterator[Finding]:
     """SMDDP with `mpi`, which makes plain mpirun start it."""
-    if job.smddp and job.enabled("mpi"):
+    if job.smddp and job.enabled("mpi") and job.section("modelparallel") is None:
         yield finding(
             "distribution.mpi",
             True,
@@ -75,7 +75,9 @@ def conflicting_launchers(job: Job, _: Catalogue) -> Iterator[Finding]:
     on = set(job.on) & {"mpi", "torch_distributed", "pytorchddp", "pytorchxla", "parameter_server"}
     if job.section("modelparallel") is not None or job.enabled("dataparallel"):
         on -= {"mpi", "torch_distributed"}  # the SMP and SMDDP rules say which of them belongs
-    if len(on) > 1 or (on and "multi_worker_mirrored_strategy" in job.on):
+    if job.enabled("multi_worker_mirrored_strategy"):
+        on = (on - {"parameter_server"}) | {"multi_worker_mirrored_strategy"}  # mirrored-strategy says that
+    if len(on) > 1:
         yield finding(
             "distribution",
             sorted(job.on),

@@ -31,7 +31,7 @@ def processes_over_accelerators(job: Job, _: Catalogue) -> Iterator[Finding]:
 def processes_under_accelerators(job: Job, _: Catalogue) -> Iterator[Finding]:
     """Fewer processes on a host than it has GPUs, so that some are paid for and idle."""
     asked, have = _asked_and_there(job)
-    if asked and asked < have:
+    if asked and asked < have and not job.instance_type.startswith("ml.trn"):
         yield finding(
             PATH,
             asked,
