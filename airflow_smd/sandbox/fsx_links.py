@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shutil
 import time
@@ -19,6 +20,8 @@ from airflow_smd.sandbox.fsx_rules import Refused
 from airflow_smd.sandbox.fsx_state import State
 from airflow_smd.sandbox.runtime import ACCOUNT_ID, Runtime
 
+LOG = logging.getLogger(__name__)
+
 
 class Links:
     """What connects the file systems of one sandbox with S3."""
@@ -26,7 +29,7 @@ class Links:
     def __init__(self, runtime: Runtime, state: State) -> None:
         self._runtime = runtime
         self._state = state
-        self.workers = ThreadPoolExecutor(2, thread_name_prefix="fsx")
+        self._workers = ThreadPoolExecutor(2, thread_name_prefix="fsx")
         self._root = runtime.directory("fsx")
 
     @cached_property
@@ -42,6 +45,18 @@ class Links:
             aws_secret_access_key="sandbox",
         )
 
+    def submit(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do `work` in a thread; an error that it does not expect is said and not lost with the thread."""
+
+        def guarded() -> None:
+            try:
+                work(*arguments)
+            except Exception:
+                if not self._runtime.stopping.is_set():
+                    LOG.exception("FSx could not finish %s%s", work.__name__, arguments)
+
+        self._workers.submit(guarded)
+
     def resume(self) -> None:
         """Take up what an earlier run of the sandbox left unfinished."""
         for file_system_id, record in self._state.file_systems.items():
@@ -50,11 +65,11 @@ class Links:
                 self.import_legacy(file_system_id)
         for association_id, record in self._state.associations.items():
             if record["answer"]["Lifecycle"] == "CREATING":
-                self.workers.submit(self._fill, association_id)
+                self.submit(self._fill, association_id)
 
     def stop(self) -> None:
         """Let the threads end; what they did not finish is resumed by the next run."""
-        self.workers.shutdown(cancel_futures=True)
+        self._workers.shutdown(cancel_futures=True)
 
     def check_bucket(self, uri: str, code: str) -> None:
         """Refuse with `code` if the bucket of `uri` cannot be reached."""
@@ -65,7 +80,7 @@ class Links:
 
     def import_legacy(self, file_system_id: str) -> None:
         """Fill a new file system from its ImportPath."""
-        self.workers.submit(self._fill_legacy, file_system_id)
+        self.submit(self._fill_legacy, file_system_id)
 
     def forget(self, file_system_id: str) -> None:
         """Drop the associations and tasks of a file system that is gone."""
@@ -116,7 +131,7 @@ class Links:
             if token:
                 self._state.tokens[token] = {"at": time.time(), "request": request, "id": association_id}
             self._state.save()
-        self.workers.submit(self._fill, association_id)
+        self.submit(self._fill, association_id)
         return {"Association": answer}
 
     def association(self, association_id: str) -> dict[str, Any]:
@@ -145,7 +160,7 @@ class Links:
             answer["Lifecycle"] = "DELETING"
             self._state.save()
         drop = bool(request.get("DeleteDataInFileSystem"))
-        self.workers.submit(self._unlink, answer["AssociationId"], drop)
+        self.submit(self._unlink, answer["AssociationId"], drop)
         return {
             "AssociationId": answer["AssociationId"],
             "Lifecycle": "DELETING",

@@ -130,11 +130,11 @@ def check_create(request: Mapping[str, Any]) -> Shape:
         )
     if wanted.deployment_type == "PERSISTENT_2" and wanted.version == "2.10":
         raise Refused("BadRequest", "PERSISTENT_2 file systems do not support Lustre version 2.10.")
+    _check_metadata(wanted)
     if wanted.storage_type == "INTELLIGENT_TIERING":
         _check_tiering(wanted)
     else:
         _check_provisioned(wanted)
-    _check_metadata(wanted)
     _check_extras(wanted, request)
     return wanted
 

@@ -37,7 +37,7 @@ class Tasks:
         """Take up the tasks that an earlier run of the sandbox left unfinished."""
         for task_id, record in self._state.tasks.items():
             if record["answer"]["Lifecycle"] in RUNNING:
-                self._links.workers.submit(self._perform, task_id)
+                self._links.submit(self._perform, task_id)
 
     def create(self, request: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
         """Start an import, export or release; one at a time for a file system."""
@@ -59,7 +59,7 @@ class Tasks:
             if token:
                 self._state.tokens[token] = {"at": time.time(), "request": request, "id": task_id}
             self._state.save()
-        self._links.workers.submit(self._perform, task_id)
+        self._links.submit(self._perform, task_id)
         return {"DataRepositoryTask": answer}
 
     def _check_task(self, request: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
