@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from airflow_smd.domain.cost import Prices
 from airflow_smd.domain.lustre.facts import GIB_PER_TIB, Facts
-from airflow_smd.domain.lustre.ladder import MODELLED_EPOCHS
 from airflow_smd.domain.lustre.model import create_seconds, epoch, load_seconds, speeds
 from airflow_smd.domain.lustre.need import Need
+from airflow_smd.domain.lustre.rate import MODELLED_EPOCHS
 from airflow_smd.domain.lustre.values import Limit, LustreConfig
 
 SHOWN_EPOCHS = 20

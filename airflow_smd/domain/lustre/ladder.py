@@ -1,25 +1,19 @@
-"""The file systems to choose from, and the rate at which more speed stops paying for itself."""
+"""The file systems to choose from, and the cheapest that reads fast enough."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from airflow_smd.domain.cost import Prices
 from airflow_smd.domain.lustre.facts import GIB_PER_TIB, Facts, Family
-from airflow_smd.domain.lustre.model import client_miss, create_seconds, load_seconds
 from airflow_smd.domain.lustre.need import Need
 from airflow_smd.domain.lustre.values import LustreConfig, MetadataMode
-from airflow_smd.domain.units import GIB, MB
+from airflow_smd.domain.units import GIB
 
-MODELLED_EPOCHS = 200
-"""Later epochs are taken to be like this one; by then no cache changes."""
 _STEPS, _GROWTH, _LARGEST_GIB = 100, 1.05, 200_000_000
 """Sizes are tried one by one up to 100 steps, then 5 % apart, so that petabytes plan in a moment."""
-_WRITE_SHARE = 0.5
-"""Of its read rate, at least, a file system writes (SCRATCH_2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,49 +137,3 @@ def _unhindered(options: Iterable[Rung]) -> int:
 
 def _cheapest(options: Iterable[Rung], mbps: float, gib: float, nodes: int) -> Rung | None:
     return next((rung for rung in options if rung.gib >= gib and rung.read_mbps(nodes) >= mbps), None)
-
-
-def target_mbps(need: Need, options: Sequence[Rung], node_usd_per_hour: float | None, facts: Facts) -> float:
-    """Return the read rate beyond which another step costs more than the waiting it saves.
-
-    Counts the page caches of the nodes but not the memory of the file servers, and without prices takes the
-    share of the plain rule that AWS's own example found enough.
-    """
-    priced = [rung for rung in options if rung.usd_per_hour is not None]
-    if node_usd_per_hour is None or not priced:
-        return float(facts.rest["rules"]["share_without_price"]) * need.required_mbps
-    cheapest: dict[float, float] = {}
-    for rung in priced:
-        cheapest.setdefault(rung.disk_mbps, rung.usd_per_hour or 0)
-    rates = sorted(cheapest)
-    for slower, faster in pairwise(reversed(rates)):
-        cheapest[faster] = min(cheapest[faster], cheapest[slower])
-    money = _Money(need, facts, node_usd_per_hour)
-    if not need.checkpoint_bytes:
-        enough = next((at for at, rate in enumerate(rates) if rate >= need.required_mbps), len(rates) - 1)
-        rates = rates[: enough + 1]
-    return min(rates, key=lambda rate: money.of_run(rate, cheapest[rate]))
-
-
-class _Money:
-    """What a run costs if its storage reads at a given rate."""
-
-    def __init__(self, need: Need, facts: Facts, node_usd_per_hour: float) -> None:
-        self.need = need
-        self.nodes_usd = need.nodes * node_usd_per_hour
-        modelled = min(need.epochs, MODELLED_EPOCHS)
-        self.misses = [client_miss(need, facts, number) for number in range(modelled)]
-        self.nic_mbps: float = need.nodes * facts.rest["client"]["efa_node_mbps" if need.efa else "node_mbps"]
-        self.kept_seconds = create_seconds(0, facts) + need.epochs * need.compute_seconds
-        self.first_seconds = 0.0 if need.preload else load_seconds(need, 0, math.inf, facts)
-
-    def of_run(self, rate: float, usd_per_hour: float) -> float:
-        """Return nodes and file system in US dollars, the latter for the run as it should last."""
-        megabytes, seconds, last = self.need.dataset_bytes / MB, 0.0, 0.0
-        for number, miss in enumerate(self.misses):
-            reading = miss * megabytes / min(rate, self.nic_mbps)
-            last = max(self.need.compute_seconds, reading, 0 if number else self.first_seconds)
-            seconds += last
-        seconds += (self.need.epochs - len(self.misses)) * last
-        seconds += self.need.epochs * self.need.checkpoint_bytes / MB / (rate * _WRITE_SHARE)
-        return (self.nodes_usd * seconds + usd_per_hour * self.kept_seconds) / 3600

@@ -137,15 +137,20 @@ def _pin_problems(need: Need, facts: Facts) -> tuple[Problem, ...]:
         return ()
     best: tuple[Problem, ...] | None = None
     for family in facts.families.values():
-        if family.storage_type != StorageType.SSD:
-            continue
-        if family.deployment_type == need.deployment_type or (need.deployment_type is None and family.plan):
+        if family.storage_type == StorageType.SSD and _meant(need, family):
             found = _pinned(need, family, facts)
             if best is None or len(found) < len(best):
                 best = found
     if best is None:
         best = problems(LustreConfig(deployment_type=need.deployment_type or ""), None, facts)
     return best
+
+
+def _meant(need: Need, family: Family) -> bool:
+    if need.deployment_type is not None:
+        return family.deployment_type == need.deployment_type
+    tiered = bool(family.tiers) or need.per_unit_storage_throughput is None
+    return family.plan and tiered and (bool(family.efa_step_gib) or not need.efa)
 
 
 def _pinned(need: Need, family: Family, facts: Facts) -> tuple[Problem, ...]:

@@ -10,8 +10,9 @@ from airflow_smd.domain.cost import Prices, load_prices
 from airflow_smd.domain.lustre.facts import Facts, load
 from airflow_smd.domain.lustre.forecast import Forecast, forecast, node_usd_per_hour
 from airflow_smd.domain.lustre.inputs import other_input
-from airflow_smd.domain.lustre.ladder import Rung, capacity_floor_gib, choose, rungs, target_mbps
+from airflow_smd.domain.lustre.ladder import Rung, capacity_floor_gib, choose, rungs
 from airflow_smd.domain.lustre.need import Need, need_problems
+from airflow_smd.domain.lustre.rate import target_mbps
 from airflow_smd.domain.lustre.reasons import lost_because, why
 from airflow_smd.domain.lustre.values import InputMode
 from airflow_smd.errors import refuse

@@ -166,10 +166,10 @@ def lost_because(loser: Forecast, chosen: Forecast, target_mbps: float) -> str:
             wait = f", and the GPUs wait {longer:,.1f} s longer" if longer > 0.05 else ""
             return f"the run would cost ${more:,.2f} more{wait}"
         if -more < _SAME * chosen.usd_per_run:
-            return f"the run would cost ${-more:,.2f} less, less than the model can tell, and reads slower"
-        if loser.read_mbps < target_mbps:
-            return f"the run may cost ${-more:,.2f} less, on caches and credits that cannot be counted on"
-        return f"the run may cost ${-more:,.2f} less, but less data or fewer nodes would get a faster one"
+            return f"the run would cost ${-more:,.2f} less, less than the model can tell"
+        return (
+            f"the run may cost ${-more:,.2f} less, on caches, credits and loading times that nobody promises"
+        )
     if loser.read_mbps < target_mbps:
         return f"it reads {gb_per_second(loser.read_mbps)}, below {gb_per_second(target_mbps)}"
     if loser.usd_per_hour is not None and chosen.usd_per_hour is not None:

@@ -30,7 +30,10 @@ def _tiers(case: Case) -> dict[str, Any]:
 
 def _newer_tier(case: Case) -> bool:
     tier = case.config.per_unit_storage_throughput
-    return tier is not None and bool(case.family.tiers) and tier > max(case.family.tiers)
+    known = {tier for family in case.facts.families.values() for tier in family.tiers}
+    return (
+        tier is not None and bool(case.family.tiers) and tier not in known and tier > max(case.family.tiers)
+    )
 
 
 def _bad_tiering_throughput(case: Case) -> bool:
@@ -73,7 +76,8 @@ SIZE_RULES: tuple[Rule[Case], ...] = (
     ),
     Rule(
         "capacity-over-quota", "storage_capacity_gib",
-        lambda c: (c.config.storage_capacity_gib or 0) > c.facts.rest["account"]["total_gib"],
+        lambda c: not c.family.largest_gib
+        and (c.config.storage_capacity_gib or 0) > c.facts.rest["account"]["total_gib"],
         "A new account may have {total} GiB of one type in a Region.",
         "Ask Service Quotas for more before the run.",
         lambda c: {"total": c.facts.rest["account"]["total_gib"]},
