@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -52,9 +53,8 @@ def enter(host: dict[str, Any], *, user_namespace: bool) -> None:
         if not (root / path.relative_to("/")).exists():
             _bind(path, root / path.relative_to("/"), read_only=True)
     (root / "etc").mkdir(exist_ok=True)
-    _write(root / "etc/hosts", host["hosts_file"])
-    _write(root / "etc/hostname", host["name"] + "\n")
-    _write(root / "etc/resolv.conf", "")
+    for name, text in (("hosts", host["hosts_file"]), ("hostname", host["name"] + "\n"), ("resolv.conf", "")):
+        _show_text(text, directory / name, root / "etc" / name)
     linux.pivot_root(str(root))
 
 
@@ -104,20 +104,32 @@ class _Overlays:
     def _overlay(self, name: str, directories: Sequence[str], target: Path) -> None:
         try:
             self._mount(name, directories, target)
-        except OSError:
-            if self._in_memory:
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                self._mount(name, [*directories[:-1], self._wrapped(name, directories[-1])], target)
+            elif not self._in_memory:
+                # The changes lie on a file system that cannot be an upper layer (an overlay, in a container).
+                linux.mount("tmpfs", str(self._changes), "tmpfs")
+                self._in_memory = True
+                self._mount(name, directories, target)
+            else:
                 raise
-            # The changes lie on a file system that cannot be an upper layer (an overlay, in a container).
-            linux.mount("tmpfs", str(self._changes), "tmpfs")
-            self._in_memory = True
-            self._mount(name, directories, target)
+
+    def _wrapped(self, name: str, directory: str) -> str:
+        """Show a directory as an overlay, so that layers that lie below it can lie over it."""
+        wrapped, empty = self._changes / name / "wrapped", self._changes / name / "empty"
+        wrapped.mkdir()
+        empty.mkdir()
+        linux.mount(
+            "overlay", str(wrapped), "overlay", options=f"lowerdir={directory}:{empty}{self._options}"
+        )
+        return str(wrapped)
 
     def _mount(self, name: str, directories: Sequence[str], target: Path) -> None:
         upper, work = self._changes / name / "upper", self._changes / name / "work"
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(parents=True, exist_ok=True)
-        mode = Path(directories[0]).stat()
-        upper.chmod(mode.st_mode & 0o7777)
+        upper.chmod(Path(directories[-1]).stat().st_mode & 0o7777)
         options = f"lowerdir={':'.join(directories)},upperdir={upper},workdir={work}{self._options}"
         linux.mount("overlay", str(target), "overlay", options=options)
 
@@ -157,11 +169,14 @@ def _bind(source: Path, target: Path, *, read_only: bool) -> None:
         target.mkdir(parents=True, exist_ok=True)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch()
+        if not target.exists():
+            target.touch()
     linux.bind(str(source), str(target), read_only=read_only, recursive=True)
 
 
-def _write(path: Path, text: str) -> None:
-    if path.is_symlink():
-        path.unlink()
-    path.write_text(text)
+def _show_text(text: str, source: Path, target: Path) -> None:
+    """Lay a file of our own over one that, without being root, could not be written."""
+    source.write_text(text)
+    if target.is_symlink():
+        target.unlink()
+    _bind(source, target, read_only=False)
