@@ -12,16 +12,24 @@ from pathlib import Path
 
 from airflow_smd.sandbox.oci_store import BuildError
 
-HOST_BASE = "localhost/airflow-smd-host:1"
+HOST_BASE = "localhost/airflow-smd-host:2"
 BASE_PACKAGES = ("apt", "ca-certificates", "python3", "python3-pip", "python3-venv")
 """Beside Debian's essential ones; those that are not installed are left out."""
+_BASE = """\
+FROM scratch
+ADD base.tar /
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin PIP_BREAK_SYSTEM_PACKAGES=1
+RUN [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
+CMD ["/bin/sh"]
+"""
+"""As in AWS's images, `python` and `pip` work and may install into the image."""
 _DPKG = Path("/var/lib/dpkg")
 
 
 @cache
 def works() -> bool:
     """Tell whether buildah is installed and this user may build with it."""
-    return bool(shutil.which("buildah")) and os.geteuid() == 0
+    return bool(shutil.which("buildah") and shutil.which("unshare")) and os.geteuid() == 0
 
 
 class Buildah:
@@ -41,7 +49,7 @@ class Buildah:
         arguments = [f"--build-arg={name}={value}" for name, value in build_args.items()]
         names = [f"--tag={tag}" for tag in tags]
         self._run(
-            "bud", "--layers", "--format=docker", "--isolation=chroot", "--tls-verify=false",
+            "bud", "--layers", "--force-rm", "--format=docker", "--isolation=chroot", "--tls-verify=false",
             f"--file={file}", *names, *arguments, str(context),
         )  # fmt: skip
 
@@ -66,7 +74,7 @@ class Buildah:
                 root = Path(scratch)
                 archive = _pack_packages(root)
                 file = root / "Dockerfile"
-                file.write_text('FROM scratch\nADD base.tar /\nCMD ["/bin/sh"]\n')
+                file.write_text(_BASE)
                 archive.rename(root / "base.tar")
                 self.build(file, root, [HOST_BASE], {})
         return HOST_BASE
@@ -74,7 +82,8 @@ class Buildah:
     def _command(self, *words: str) -> list[str]:
         self._directory.mkdir(parents=True, exist_ok=True)
         places = [f"--root={self._directory / 'root'}", f"--runroot={self._directory / 'run'}"]
-        return ["buildah", *places, "--storage-driver=overlay", *words]
+        # mounts of a namespace of its own end with the command, also when that is killed
+        return ["unshare", "--mount", "buildah", *places, "--storage-driver=overlay", *words]
 
     def _code(self, *words: str) -> int:
         return subprocess.run(self._command(*words), check=False, capture_output=True).returncode

@@ -21,6 +21,7 @@ from airflow_smd.sandbox.buildspec import (
     Shell,
     parse_buildspec,
 )
+from airflow_smd.sandbox.oci_run import way_out
 from airflow_smd.sandbox.runtime import ACCOUNT_ID, Runtime
 
 LOCK = threading.RLock()
@@ -244,7 +245,7 @@ class BuildRun:
             children=self._runtime.children,
             directory=self._directory / "src",
             state=self._directory / "state",
-            environment={**environment, **spec.variables, **given},
+            environment={**way_out(os.environ), **environment, **spec.variables, **given},
             write=self._log,
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+_WAY_OUT = ("http_proxy", "https_proxy", "no_proxy", "pip_index_url", "pip_extra_index_url", "pip_cert")
 _MOUNTS = """\
 set -e
 if [ -n "$HOST_UPPER" ]; then
@@ -27,6 +28,11 @@ fi
 exec chroot "$@"
 """
 """Layers that lie under `/` cannot be laid over `/` itself (ELOOP), so the host's root is wrapped first."""
+
+
+def way_out(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which this machine reaches the network, for the steps of a build only."""
+    return {key: value for key, value in environment.items() if key.lower() in _WAY_OUT}
 
 
 @cache
@@ -65,7 +71,8 @@ def run(
     script = (
         f"mkdir -p {shlex.quote(working_directory)} && cd {shlex.quote(working_directory)} && exec {command}"
     )
-    clean = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
+    variables = way_out(os.environ) | dict(environment)
+    clean = ["env", "-i", *(f"{key}={value}" for key, value in variables.items())]
     as_user = [f"--userspec={user}"] if user not in ("", "root", "0") else []
     words = [*as_user, str(scratch / "root"), *clean, "/bin/sh", "-c", script]
     return _run(namespaces(), scratch=scratch, lower=lower, upper=upper, on_host=on_host, words=words)
