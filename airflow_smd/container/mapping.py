@@ -5,7 +5,10 @@ Runs in the container: standard library only at import, Python 3.9.
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -172,7 +175,16 @@ def start(job: Job, spool: str) -> None:
     """Make this process ready for `map_chunk`."""
     global _mapper
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _mapper = Mapper(job, spool)
+
+
+def _end_with_parent() -> None:
+    """End when the parent has died: a pool's process would wait for its next task for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def map_chunk(files: Sequence[InputFile]) -> Mapped:
