@@ -38,7 +38,9 @@ class LustreHook:
         """Return the S3 buckets."""
         return Buckets(self._connection.client("s3"))
 
-    def place_problems(self, subnet_id: str, group_ids: Sequence[str], addresses: int) -> list[Problem]:
+    def place_problems(
+        self, subnet_id: str, group_ids: Sequence[str], *, addresses: int, efa: bool
+    ) -> list[Problem]:
         """Return what in the network keeps a file system from being created or mounted."""
         return list(
             network_problems(
@@ -47,6 +49,7 @@ class LustreHook:
                 group_ids=group_ids,
                 groups=self.network.security_groups(group_ids),
                 addresses=addresses,
+                efa=efa,
             )
         )
 

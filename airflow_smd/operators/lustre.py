@@ -192,7 +192,12 @@ class LustreCreateOperator(LustreOperator):
         found: list[Problem] = []
         try:
             if group_ids := _groups(self.security_group_ids):
-                found += self.hook.place_problems(self.subnet_id, group_ids, order.addresses if order else 0)
+                found += self.hook.place_problems(
+                    self.subnet_id,
+                    group_ids,
+                    addresses=order.addresses if order else 0,
+                    efa=bool(order and order.config and order.config.efa),
+                )
             if order:
                 found += self.hook.dataset_problems(order.dataset.uri)
         except ClientError as error:

@@ -63,6 +63,7 @@ def network_problems(
     group_ids: Sequence[str],
     groups: Mapping[str, SecurityGroup],
     addresses: int,
+    efa: bool = False,
 ) -> Iterator[Problem]:
     """Yield everything in the network that keeps a file system from being created or mounted.
 
@@ -72,6 +73,7 @@ def network_problems(
         group_ids: as the user gave them.
         groups: those that EC2 has, by id.
         addresses: private addresses that the file system and the training job take.
+        efa: the file system speaks EFA, which needs everything open within a group, in both directions.
     """
     if subnet is None:
         yield Problem(
@@ -110,6 +112,8 @@ def network_problems(
             remedy="Use a larger subnet, fewer nodes or a smaller file system.",
         )
     yield from _closed_ports(subnet, group_ids, groups)
+    if efa:
+        yield from _closed_to_efa(group_ids, groups)
 
 
 def _closed_ports(
@@ -127,6 +131,20 @@ def _closed_ports(
                     message=f"TCP {shown} is closed {word} the group itself; Lustre needs 988 and 1018-1023.",
                     remedy=f"Add an {direction} rule for TCP {shown} {word} {group_ids[0]}.",
                 )
+
+
+def _closed_to_efa(group_ids: Sequence[str], groups: Mapping[str, SecurityGroup]) -> Iterator[Problem]:
+    for direction in ("inbound", "outbound"):
+        openings = [each for group in groups.values() for each in getattr(group, direction)]
+        if not any(each.protocol == "-1" and each.group_ids & set(group_ids) for each in openings):
+            yield Problem(
+                rule="efa-traffic-closed",
+                field="security_group_ids",
+                value=list(group_ids),
+                message=f"EFA needs all {direction} traffic within the group itself; an address range is not "
+                "enough.",
+                remedy=f"Add an {direction} rule for all traffic with {group_ids[0]} as the other side.",
+            )
 
 
 def _covers(wide: str, narrow: str) -> bool:

@@ -88,3 +88,12 @@ def test_a_group_of_another_vpc_is_a_problem() -> None:
     elsewhere = SecurityGroup(group_id=OURS, vpc_id="vpc-2", inbound=(ALL,), outbound=(ALL,))
 
     assert rules(groups={OURS: elsewhere}) == ["security-group-elsewhere"]
+
+
+ITSELF = Opening(protocol="-1", first_port=0, last_port=65535, group_ids=frozenset({OURS}), cidrs=())
+
+
+def test_efa_wants_all_traffic_within_the_group_in_both_directions() -> None:
+    """An address range lets Lustre over TCP through and stops EFA."""
+    assert rules(ALL, efa=True) == ["efa-traffic-closed"] * 2
+    assert rules(ITSELF, outbound=(ITSELF,), efa=True) == []
