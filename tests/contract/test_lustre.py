@@ -12,11 +12,17 @@ from typing import Any
 import botocore.session
 import pytest
 from botocore.exceptions import ClientError
+from botocore.validate import ParamValidator
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
 
 from airflow_smd.aws.lustre import FileSystems
 from airflow_smd.domain.lustre import lifecycle, load, problems
+from airflow_smd.domain.lustre.need import Need
+from airflow_smd.domain.lustre.plan import LustrePlan, plan
 from airflow_smd.domain.lustre.requests import create_request
 from airflow_smd.domain.lustre.values import LustreConfig
+from airflow_smd.errors import InvalidInput
 from airflow_smd.hooks.lustre import LustreHook
 from airflow_smd.operators.lustre import LustreCreateOperator, LustreDeleteOperator
 from airflow_smd.sandbox import fsx_rules
@@ -314,6 +320,45 @@ def test_our_rules_and_the_sandboxs_refuse_the_same_shapes() -> None:
             disagreed.append((config, refused, found))
 
     assert not disagreed
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    dataset_gb=st.floats(0.1, 200_000),
+    epoch_seconds=st.floats(1, 86_400),
+    nodes=st.integers(1, 64),
+    epochs=st.integers(1, 200),
+    instance_type=st.sampled_from(["ml.p4d.24xlarge", "ml.g5.12xlarge", "ml.p5.48xlarge"]),
+    efa=st.booleans(),
+)
+def test_every_plan_is_accepted_by_the_sandbox_and_by_botocore(
+    dataset_gb: float, epoch_seconds: float, nodes: int, epochs: int, instance_type: str, efa: bool
+) -> None:
+    need = Need(
+        dataset_bytes=int(dataset_gb * 1e9),
+        epoch_seconds=epoch_seconds,
+        nodes=nodes,
+        epochs=epochs,
+        instance_type=instance_type,
+        efa=efa,
+        insist=True,
+    )
+    try:
+        planned = plan(need)
+    except InvalidInput:
+        reject()
+    assert isinstance(planned, LustrePlan)
+    request = create_request(
+        planned.config,
+        subnet_id="subnet-0123456789abcdef0",
+        security_group_ids=["sg-0123456789abcdef0"],
+        tags={"airflow-smd:name": "n"},
+        client_request_token="t",
+    )
+
+    fsx_rules.check_create(request)
+    report = ParamValidator().validate(request, MODEL.operation_model("CreateFileSystem").input_shape)
+    assert not report.has_errors(), report.generate_report()
 
 
 # -- the two tasks against the sandbox ---------------------------------------------------------------------
