@@ -43,6 +43,10 @@ ENVIRONMENT = {
 """Set before moto is imported: no credentials of this machine, no call that leaves it."""
 PORTS = range(20_000, 30_000)
 """Where a new sandbox looks for a free port: below those that systems give to outgoing connections."""
+LOCK = "lock"
+"""The file in a home that its sandbox holds locked."""
+HOME_SECONDS = 2.0
+"""How often the server looks whether its home still exists: without one it could not be told to stop."""
 POLL_SECONDS = 0.1
 """How often a listener looks whether it is to end."""
 log = logging.getLogger("airflow_smd.sandbox")
@@ -135,6 +139,7 @@ def serve(settings: Settings, port: int | None = None) -> int:
 
 def _run(runtime: Runtime, listening: socket.socket, stop: threading.Event) -> None:
     """Bring the services up, answer until `stop` is set, bring them down."""
+    home, lock = runtime.settings.home, runtime.settings.home / LOCK
     app = _LateApplication()
     runtime.listen = listen_with(app)
     state = MotoState(runtime)
@@ -146,16 +151,18 @@ def _run(runtime: Runtime, listening: socket.socket, stop: threading.Event) -> N
         end_listening = runtime.listen(listening)
         lifecycle.note_running(runtime.settings, runtime.endpoint_url)
         log.info("Answering at %s with our own %s", runtime.endpoint_url, ", ".join(EXTENSIONS))
-        stop.wait()
-        log.info("Stopping")
+        while not stop.wait(HOME_SECONDS) and lock.exists():
+            pass
+        log.info("Stopping" if lock.exists() else "Stopping, since the home was deleted")
     finally:  # the services end while the endpoint still answers: a job that is stopped uploads what it has
         for failure in runtime.stop():
             log.error("A service did not end well", exc_info=failure)
         runtime.children.end()
     end_listening()
     saving.join()
-    state.save(last=True)
-    (runtime.settings.home / "sandbox.json").unlink(missing_ok=True)
+    if lock.exists():
+        state.save(last=True)
+    (home / "sandbox.json").unlink(missing_ok=True)
     log.info("Stopped")
 
 
@@ -171,7 +178,7 @@ class _LateApplication:
 @contextmanager
 def _home_to_itself(home: Path) -> Iterator[None]:
     """Refuse a home that another process serves."""
-    with (home / "lock").open("w") as lock:
+    with (home / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as taken:

@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -456,6 +457,16 @@ def test_down_ends_the_process_and_frees_the_port(home: Path) -> None:
         boto3.client("sts", endpoint_url=gone.endpoint_url, config=ONCE).get_caller_identity()
     with pytest.raises(SandboxRefused, match="airflow-smd sandbox up"):
         gone.control.health()
+
+
+def test_sandbox_whose_home_is_deleted_ends(home: Path) -> None:
+    start_sandbox(home)
+    found = lifecycle.running(home)
+    assert found
+
+    shutil.rmtree(home)
+
+    assert lifecycle._ended(found.process, 30)
 
 
 def test_taken_port_is_named(home: Path) -> None:
