@@ -41,8 +41,9 @@ MODES = [
 class Bench:
     """A sandbox with a bucket, and short ways to run jobs in it."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, mode: str = "auto") -> None:
         self.sandbox = sandbox
+        self.mode = mode
         self.sagemaker = sandbox.client("sagemaker")
         self.s3 = sandbox.client("s3")
 
@@ -190,9 +191,10 @@ class Bench:
             return found.read().decode()
 
 
-def _bench(home: Path, mode: str) -> Bench:
-    sandbox = start_sandbox(home, f"--hosts={mode}", "--stop-grace-seconds=2", "--file-system-seconds=0.2")
-    bench = Bench(sandbox)
+def _bench(home: Path, mode: str, *options: str) -> Bench:
+    options = (f"--hosts={mode}", "--stop-grace-seconds=2", "--file-system-seconds=0.2", *options)
+    sandbox = start_sandbox(home, *options)
+    bench = Bench(sandbox, mode)
     bench.s3.create_bucket(Bucket=BUCKET)
     return bench
 
@@ -610,6 +612,77 @@ def test_container_reaches_the_sandbox_as_aws(bench: Bench) -> None:
     assert bench.logs(name)["algo-1"][1:] == ["200", f"{name} {arn} us-east-1 yes"]
 
 
+def test_isolated_container_reaches_nothing(bench: Bench) -> None:
+    if bench.mode == "process":
+        pytest.skip("plain processes share this machine's network")
+    found = bench.run(
+        "import os, urllib.request as u\n"
+        "u.urlopen(os.environ['AWS_ENDPOINT_URL'] + '/_sandbox/health', timeout=10)",
+        EnableNetworkIsolation=True,
+    )
+
+    assert found["TrainingJobStatus"] == "Failed"
+    lines = bench.logs(found["TrainingJobName"])["algo-1"]
+    assert any("Connection refused" in line for line in lines), lines
+
+
+def test_file_system_is_mounted_at_its_channel(bench: Bench) -> None:
+    """What one job writes the next one reads, and `ro` means it where hosts have mounts of their own."""
+    subnet = bench.sandbox.client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]
+    fsx = bench.sandbox.client("fsx")
+    created = fsx.create_file_system(
+        FileSystemType="LUSTRE",
+        StorageCapacity=1200,
+        SubnetIds=[subnet],
+        LustreConfiguration={"DeploymentType": "SCRATCH_2"},
+    )["FileSystem"]
+    mount_name = created["LustreConfiguration"]["MountName"]
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        [found] = fsx.describe_file_systems(FileSystemIds=[created["FileSystemId"]])["FileSystems"]
+        if found["Lifecycle"] == "AVAILABLE":
+            break
+        time.sleep(0.1)
+
+    def mounted(mode: str) -> dict[str, Any]:
+        source = {
+            "FileSystemId": created["FileSystemId"],
+            "FileSystemAccessMode": mode,
+            "FileSystemType": "FSxLustre",
+            "DirectoryPath": f"/{mount_name}",
+        }
+        return {
+            "InputDataConfig": [{"ChannelName": "data", "DataSource": {"FileSystemDataSource": source}}],
+            "VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": [subnet]},
+        }
+
+    place = "import os\ndata = os.environ.get('SAGEMAKER_BASE_DIR', '/opt/ml') + '/input/data/data'\n"
+    first = bench.run(place + "open(data + '/shared', 'w').write('from the first job')", **mounted("rw"))
+    second = bench.run(place + "print(open(data + '/shared').read())", **mounted("ro"))
+    third = bench.run(place + "open(data + '/shared', 'w')", **mounted("ro"))
+
+    assert first["TrainingJobStatus"] == second["TrainingJobStatus"] == "Completed"
+    assert "from the first job" in bench.logs(second["TrainingJobName"])["algo-1"]
+    assert third["TrainingJobStatus"] == ("Failed" if bench.mode == "namespace" else "Completed")
+
+
+def test_file_system_that_is_not_there_fails_the_job(bench: Bench) -> None:
+    source = {
+        "FileSystemId": "fs-0123456789abcdef0",
+        "FileSystemAccessMode": "ro",
+        "FileSystemType": "FSxLustre",
+        "DirectoryPath": "/fsx",
+    }
+
+    found = bench.run(
+        "pass",
+        InputDataConfig=[{"ChannelName": "data", "DataSource": {"FileSystemDataSource": source}}],
+        VpcConfig={"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
+    )
+
+    assert found["FailureReason"].startswith("ClientError: Unable to mount file system: fs-0123456789abcdef0")
+
+
 def test_outputs_are_uploaded_as_asked(bench: Bench) -> None:
     script = (
         "import os\nbase = os.environ.get('SAGEMAKER_BASE_DIR', '/opt/ml')\n"
@@ -802,6 +875,101 @@ def test_model_parallel_job_is_launched_and_says_that_it_was_not_run(bench: Benc
     lines = "\n".join(bench.logs(found["TrainingJobName"])["algo-1"])
     assert "smddpmprun -i ml.m5.large --allow-bypass python -m mpi4py train.py" in lines
     assert "must not run\n" not in lines
+
+
+CONTAINER_PYTHON = os.environ.get("SMD_CONTAINER_PYTHON", "")
+"""A Python with sagemaker-training, sagemaker-pytorch-training, torch and mpi4py."""
+TORCH = """
+import argparse, os, torch, torch.distributed as dist
+parser = argparse.ArgumentParser()
+parser.add_argument("--backend")
+backend = parser.parse_args().backend
+if backend == "smddp":
+    import smdistributed.dataparallel.torch.torch_smddp
+dist.init_process_group(backend)
+value = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(value)
+if dist.get_rank() == 0:
+    open(os.environ["SM_MODEL_DIR"] + "/sum", "w").write(str(value.item()))
+dist.destroy_process_group()
+"""
+MPI = """
+import sys
+from mpi4py import MPI
+total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1)
+if "--fail" in sys.argv and MPI.COMM_WORLD.rank == 1:
+    raise ValueError("rank one gave up")
+if MPI.COMM_WORLD.rank == 0:
+    open("/opt/ml/model/sum", "w").write(str(float(total)))
+"""
+
+
+@pytest.fixture(scope="module")
+def toolkit_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A sandbox whose containers have AWS's own toolkit."""
+    if not CONTAINER_PYTHON:
+        pytest.skip("SMD_CONTAINER_PYTHON does not name a Python with sagemaker-training")
+    if os.geteuid() != 0 or not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
+        pytest.skip("needs root, openmpi-bin and openssh-server")
+    home = tmp_path_factory.mktemp("toolkit")
+    yield _bench(home, "namespace", f"--container-python={CONTAINER_PYTHON}")
+    stop_sandbox(home)
+
+
+SMDDP_FLAGS = {
+    "sagemaker_mpi_enabled": "false",
+    "sagemaker_distributed_dataparallel_enabled": "true",
+    "sagemaker_distributed_dataparallel_custom_mpi_options": '""',
+    "sagemaker_instance_type": '"ml.g4dn.12xlarge"',
+}
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "processes"),
+    [
+        pytest.param(
+            TORCH,
+            {
+                "sagemaker_mpi_enabled": "false",
+                "sagemaker_torch_distributed_enabled": "true",
+                "sagemaker_instance_type": '"ml.m5.large"',
+                "backend": '"gloo"',
+            },
+            1,
+            id="torchrun",
+        ),
+        pytest.param(MPI, {}, 2, id="mpirun over sshd"),
+        pytest.param(TORCH, {**SMDDP_FLAGS, "backend": '"smddp"'}, 1, id="SMDDP's stand-in"),
+    ],
+)
+def test_awss_toolkit_runs_two_hosts(
+    toolkit_bench: Bench, script: str, flags: dict[str, str], processes: int
+) -> None:
+    bench = toolkit_bench
+    two = {"InstanceType": "ml.g4dn.12xlarge", "InstanceCount": 2, "VolumeSizeInGB": 30}
+    hyperparameters = distributed(bench.code(train=script), "train.py", processes, **flags)
+
+    found = bench.run(ResourceConfig=two, HyperParameters=hyperparameters)
+
+    lines = bench.logs(found["TrainingJobName"])["algo-1"]
+    assert found["TrainingJobStatus"] == "Completed", lines[-40:]
+    assert lines[0] == "[sandbox] running AWS's sagemaker-training toolkit"
+    ranks = 2 * processes
+    assert float(bench.artifact(found["TrainingJobName"], "sum")) == ranks * (ranks + 1) / 2
+
+
+def test_awss_toolkit_words_a_failing_rank(toolkit_bench: Bench) -> None:
+    bench = toolkit_bench
+    two = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 30}
+
+    found = bench.run(
+        ResourceConfig=two,
+        HyperParameters=distributed(bench.code(train=MPI), "train.py", 1, fail='"yes"'),
+    )
+
+    assert found["FailureReason"].startswith("AlgorithmError: ExecuteUserScriptError:\nExitCode 1")
+    lines = bench.logs(found["TrainingJobName"])["algo-1"]
+    assert any(line.endswith("ValueError: rank one gave up") for line in lines)
 
 
 COPY = """

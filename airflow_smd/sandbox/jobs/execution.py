@@ -201,9 +201,7 @@ class Work:
         """Run the hosts to their end; `limits` are monotonic times at which they are ended for a reason."""
         self.log.open([plan.machine.name for plan in plans])
         self.log.line(plans[0].machine.name, f"[sandbox] {note}")
-        with Session(
-            self.runtime, self.isolation, self.directory, self.log.line, changed=self.changed
-        ) as session:
+        with self._new_session() as session:
             self._session = session
             session.start(plans)
             with self._pulse(each_pulse):
@@ -215,6 +213,17 @@ class Work:
         if session.broken:
             raise JobFailed(f"{INTERNAL_ERROR} [sandbox: {session.broken.strip().splitlines()[-1]}]")
         return outcome
+
+    def _new_session(self) -> Session:
+        network = self.job.request.get("NetworkConfig") or self.job.request
+        return Session(
+            self.runtime,
+            self.isolation,
+            self.directory,
+            self.log.line,
+            reaches_aws=not network.get("EnableNetworkIsolation"),
+            changed=self.changed,
+        )
 
     def _follow(self, session: Session, limits: Mapping[End, float]) -> Outcome:
         while True:

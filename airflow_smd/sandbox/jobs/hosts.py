@@ -79,6 +79,8 @@ class Session:
     directory: Path
     on_line: Callable[[str, str], None]
     """Called with host name and line, from one thread per host, in the order printed."""
+    reaches_aws: bool = True
+    """Whether the hosts see the sandbox's endpoint; not with network isolation."""
     codes: dict[str, int] = field(default_factory=dict)
     """Exit code of every host that has ended."""
     pids: dict[str, int] = field(default_factory=dict)
@@ -181,7 +183,11 @@ class Session:
     def _note(self, event: dict[str, Any], descriptors: list[int]) -> None:
         match event["event"]:
             case "listener":
-                self._listeners.append(self.runtime.listen(socket.socket(fileno=descriptors.pop(0))))
+                listener = socket.socket(fileno=descriptors.pop(0))
+                if self.reaches_aws:
+                    self._listeners.append(self.runtime.listen(listener))
+                else:
+                    listener.close()
             case "started":
                 self.pids[event["host"]] = event["pid"]
             case "exit":

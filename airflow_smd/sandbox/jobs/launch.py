@@ -92,6 +92,8 @@ def plan(runtime: Runtime, request: Mapping[str, Any], image: Image | None, isol
     if train := image and _own_train(image):
         argv = [train, *algorithm.get("ContainerArguments", ["train"] if train != "train" else [])]
         return Launch(argv=argv, environment={}, note=f"running the image's {train}")
+    if image and not image.on_host_root:
+        return Launch(argv=["train"], environment={}, note="running the image's train")
     python = inspect(runtime.settings.container_python)
     hyperparameters = {key: decode(value) for key, value in (request.get("HyperParameters") or {}).items()}
     missing = _what_the_toolkit_lacks(python, hyperparameters, request, isolation)

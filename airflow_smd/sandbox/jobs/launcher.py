@@ -77,9 +77,9 @@ class Environment:
         return "process"
 
 
-def read_environment() -> Environment:
+def read_environment(base: Path = BASE) -> Environment:
     """Read the three configuration files."""
-    config = BASE / "input" / "config"
+    config = base / "input" / "config"
     raw, resources, channels = (
         json.loads((config / f"{name}.json").read_text())
         for name in ("hyperparameters", "resourceconfig", "inputdataconfig")

@@ -106,6 +106,11 @@ class Job:
         self.described[f"{self.kind.prefix}Status"] = Status.IN_PROGRESS
         if self.kind is Kind.TRAINING:
             self.described["SecondaryStatusTransitions"] = []
+            for kind in ("Debug", "Profiler"):
+                if rules := self.request.get(f"{kind}RuleConfigurations"):
+                    self.described[f"{kind}RuleEvaluationStatuses"] = [
+                        _not_evaluated(rule, now) for rule in rules
+                    ]
 
     def enter(self, secondary: Secondary, message: str) -> None:
         """Begin a secondary status, or say something new about the one that is on."""
@@ -174,6 +179,15 @@ class Store:
 
     def _path(self, job: Job) -> Path:
         return self._directory / f"{job.kind}.{job.name}.json"
+
+
+def _not_evaluated(rule: Mapping[str, Any], now: float) -> dict[str, Any]:
+    return {
+        "RuleConfigurationName": rule["RuleConfigurationName"],
+        "RuleEvaluationStatus": "Stopped",
+        "StatusDetails": "The sandbox does not evaluate Debugger rules.",
+        "LastModifiedTime": now,
+    }
 
 
 def _with_datetimes(value: Any, key: str = "") -> Any:
