@@ -15,8 +15,10 @@ from airflow_smd.domain.lustre.lifecycle import (
     Attach,
     Create,
     FileSystem,
+    Readiness,
     creation_timeout_seconds,
     next_step,
+    readiness,
 )
 from airflow_smd.domain.lustre.order import Order, read_order, result, result_without
 from airflow_smd.errors import FileSystemBroken, FileSystemLate, Problem, Severity, SmdError, refuse
@@ -268,6 +270,10 @@ class LustreCreateOperator(LustreOperator):
         file_system = self.hook.file_systems.look(file_system_id)
         if file_system is None:
             raise FileSystemBroken(file_system_id, "gone", "It was deleted while the task waited for it.")
+        imported = file_system.legacy_link
+        if imported and readiness(imported.lifecycle) is Readiness.BROKEN:
+            self.hook.file_systems.remove(file_system_id)
+            raise FileSystemBroken(imported.uri, str(imported.lifecycle), imported.failure)
         return file_system
 
     # -- after -------------------------------------------------------------------------------------------

@@ -276,6 +276,22 @@ def test_a_file_system_that_failed_is_deleted_and_the_retry_makes_another(aws: F
     assert failed["Lifecycle"] == "DELETING"
 
 
+def test_an_import_path_that_could_not_be_read_is_no_data_set(aws: FakeConnection) -> None:
+    """The file system itself is available, and empty."""
+    task = create_task(aws, plan={"deployment_type": "SCRATCH_1", "storage_capacity_gib": 3600})
+    with pytest.raises(TaskDeferred):
+        task.execute(context())
+    [made] = aws.fsx.file_systems.values()
+    repository = made["LustreConfiguration"]["DataRepositoryConfiguration"]
+    repository |= {"Lifecycle": "MISCONFIGURED", "FailureDetails": {"Message": "key denied"}}
+    event = {"file_system_id": made["FileSystemId"], "ready": True}
+
+    with pytest.raises(FileSystemBroken, match="MISCONFIGURED: key denied"):
+        task.link(context(), event)
+
+    assert not aws.fsx.alive
+
+
 def test_the_last_try_leaves_nothing_behind(aws: FakeConnection) -> None:
     """Airflow skips the teardown of a setup that failed, so nobody else would delete it."""
     task = create_task(aws)
