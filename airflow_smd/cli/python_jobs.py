@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_smd.domain.distribution.facts import DISTRIBUTION_KEYS, arguments
+from airflow_smd.domain.distribution.facts import DISTRIBUTION_KEYS, arguments, suggestion
 from airflow_smd.domain.distribution.job import ESTIMATORS
 
 _ALWAYS = ("required-argument", "region-missing", "missing-argument", "missing-field")
@@ -100,8 +100,17 @@ def _unknowable(lost: set[str]) -> tuple[str, ...]:
 
 
 def _is_distribution(node: ast.Dict) -> bool:
-    keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
-    return bool(keys & (set(DISTRIBUTION_KEYS) - {"instance_groups"}))
+    known = tuple(key for key in DISTRIBUTION_KEYS if key != "instance_groups")
+    for key, value in zip(node.keys, node.values, strict=True):
+        word = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
+        if word in known or (word and _has_switch(value) and suggestion(word, known)):
+            return True
+    return False
+
+
+def _has_switch(node: ast.expr) -> bool:
+    keys = node.keys if isinstance(node, ast.Dict) else []
+    return any(isinstance(key, ast.Constant) and key.value == "enabled" for key in keys)
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:

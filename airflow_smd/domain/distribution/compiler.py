@@ -55,7 +55,7 @@ def compile_job(
     problems = [found for found in lint(job, catalogue, silenced) if found.severity is Severity.ERROR]
     if problems:
         raise InvalidInput(problems)
-    request = _request(with_recipe(job, catalogue), catalogue, name, source_uri, output_uri)
+    request = build(with_recipe(job, catalogue), catalogue, name, source_uri, output_uri)
     request = merge(request, overrides or {})
     if catalogue.request:
         problems = [
@@ -163,7 +163,8 @@ def _script(job: Job, name: str, code: str) -> dict[str, Any]:
     }
 
 
-def _request(job: Job, catalogue: Catalogue, name: str, source_uri: str, output_uri: str) -> dict[str, Any]:
+def build(job: Job, catalogue: Catalogue, name: str, source_uri: str, output_uri: str) -> dict[str, Any]:
+    """Return the request of a job that has no errors, unchecked; InvalidInput if it has no image."""
     if job.form is Form.REQUEST:
         return _renamed(job.request, name)
     image = image_of(job, catalogue)
@@ -175,7 +176,7 @@ def _request(job: Job, catalogue: Catalogue, name: str, source_uri: str, output_
     isolated = bool(job.get("enable_network_isolation") and job.get("entry_point"))
     request: dict[str, Any] = {
         "TrainingJobName": name,
-        "RoleArn": job.get("role"),
+        **_some(RoleArn=job.get("role")),
         "AlgorithmSpecification": _algorithm(job, image),
         "HyperParameters": hyperparameters(job, name, ISOLATED_CODE if isolated else source, output),
         "InputDataConfig": _channels(job, source if isolated else ""),
@@ -284,12 +285,17 @@ def _options(job: Job) -> dict[str, Any]:
         CheckpointConfig={"S3Uri": checkpoint} | _some(LocalPath=job.get("checkpoint_local_path"))
         if checkpoint
         else None,
-        TensorBoardOutputConfig=job.get("tensorboard_output_config"),
+        TensorBoardOutputConfig=_tensorboard(job.get("tensorboard_output_config")),
         RetryStrategy=_wrapped("MaximumRetryAttempts", job.get("max_retry_attempts")),
         InfraCheckConfig=_wrapped("EnableInfraCheck", job.get("enable_infra_check")),
         RemoteDebugConfig=_wrapped("EnableRemoteDebug", job.get("enable_remote_debug")),
         SessionChainingConfig=_wrapped("EnableSessionTagChaining", job.get("enable_session_tag_chaining")),
     )
+
+
+def _tensorboard(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    names = {"s3_output_path": "S3OutputPath", "container_local_output_path": "LocalPath"}
+    return None if given is None else {names.get(key, key): value for key, value in given.items()}
 
 
 def _wrapped(name: str, value: Any) -> dict[str, Any] | None:

@@ -22,6 +22,9 @@ DNS_SUFFIXES: tuple[tuple[str, str], ...] = (
 )
 """Region prefix to DNS suffix; botocore 1.44.8, partitions.json, 2026-11-30."""
 _CUDA_TAGS: Mapping[str, str] = {
+    "tensorflow-1.15-gpu-py37": "cu110-ubuntu18.04-v8",
+    "tensorflow-1.15.4-gpu-py37": "cu110-ubuntu18.04",
+    "tensorflow-1.15.5-gpu-py37": "cu110-ubuntu18.04",
     "tensorflow-2.3-gpu-py37": "cu110-ubuntu18.04-v3",
     "tensorflow-2.3.1-gpu-py37": "cu110-ubuntu18.04",
     "tensorflow-2.3.2-gpu-py37": "cu110-ubuntu18.04",

@@ -12,7 +12,7 @@ from airflow_smd.domain.distribution.requests import wire_field
 from airflow_smd.domain.distribution.rules import RULES, Rule
 from airflow_smd.domain.distribution.rules.base import Finding
 from airflow_smd.domain.distribution.shapes import check
-from airflow_smd.errors import Problem, Severity
+from airflow_smd.errors import InvalidInput, Problem, Severity
 
 _ORDER = list(Severity)
 
@@ -27,14 +27,32 @@ def lint(job: Job, catalogue: Catalogue, silenced: Iterable[str] = ()) -> tuple[
     problems += channels.channels(job)[1]
     problems += _image(job, catalogue)
     named = [replace(problem, field=wire_field(problem.field, job.form)) for problem in problems]
-    if job.form is Form.REQUEST and catalogue.request:
-        named += check({"TrainingJobName": "x", **job.request}, catalogue.request)
+    named += _request(job, catalogue, problems)
     kept = {
         (problem.rule, problem.field, repr(problem.value)): problem
         for problem in named
         if problem.rule not in ignored
     }
     return tuple(sorted(kept.values(), key=lambda problem: _ORDER.index(problem.severity)))
+
+
+def _request(job: Job, catalogue: Catalogue, problems: list[Problem]) -> list[Problem]:
+    """Return for what AWS would refuse the finished request, as far as the job is whole."""
+    from airflow_smd.domain.distribution.compiler import build, conventional_uris
+
+    if catalogue.request is None:
+        return []
+    if job.form is Form.REQUEST:
+        return list(check({"TrainingJobName": "x", **job.request}, catalogue.request))
+    broken = any(problem.severity is Severity.ERROR for problem in problems)
+    if broken or job.form is Form.DISTRIBUTION or job.get("training_recipe") or not catalogue.images:
+        return []
+    source_uri, output_uri = conventional_uris(job, "x")
+    try:
+        request = build(job, catalogue, "x", source_uri, output_uri)
+    except InvalidInput as refused:
+        return list(refused.problems)
+    return list(check(request, catalogue.request))
 
 
 def _named(rule: Rule, found: Finding) -> Problem:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from airflow_smd.domain.distribution.rules import (
     arguments,
     cluster,
+    compiler,
     data,
     debugger,
     images,
@@ -27,6 +28,7 @@ FAMILIES = (
     keys,
     arguments,
     launchers,
+    compiler,
     smp1,
     smp2,
     processes,

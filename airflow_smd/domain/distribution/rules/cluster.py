@@ -22,7 +22,15 @@ CUDA_12 = ("p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200")
 def unknown_instance_type(job: Job, _: Catalogue) -> Iterator[Finding]:
     """A type that the table of instances does not have: a typo, or newer than it."""
     for group in job.groups:
-        if find(group.instance_type) is None:
+        if group.instance_type.startswith("local"):
+            yield finding(
+                "instance_type",
+                group.instance_type,
+                "The SDK's local mode is no job of AWS.",
+                "Use the sandbox.",
+                E,
+            )
+        elif find(group.instance_type) is None:
             meant = facts.suggestion(group.instance_type, tuple(instances()))
             yield finding(
                 "instance_type",

@@ -101,6 +101,24 @@ def python_2(job: Job, _: Catalogue) -> Iterator[Finding]:
         yield finding("py_version", python, "The strategy needs Python 3.", "Use the image's py3 version.")
 
 
+@rule("tensorflow-legacy", E, "sagemaker 2.257.7, TensorFlow: legacy mode only")
+def tensorflow_legacy(job: Job, _: Catalogue) -> Iterator[Finding]:
+    """TensorFlow 1.10 and older, whose containers do not run scripts."""
+    version = job.get("framework_version")
+    if (
+        job.estimator == "TensorFlow"
+        and version
+        and not job.image_uri
+        and facts.version_key(version) <= (1, 10, 0)
+    ):
+        yield finding(
+            "framework_version",
+            version,
+            "Its container knows legacy mode only.",
+            "Use 1.15.5 or newer, or image_uri.",
+        )
+
+
 @rule("blocked-image", E, "sagemaker 2.257.7, UNSUPPORTED_DLC_IMAGE_FOR_SM_PARALLELISM")
 def blocked_image(job: Job, _: Catalogue) -> Iterator[Finding]:
     """The PyTorch 2.0.1 image with CUDA 12.1, which has no smdistributed for MPI."""

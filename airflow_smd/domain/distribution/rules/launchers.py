@@ -99,33 +99,6 @@ def pytorchddp(job: Job, _: Catalogue) -> Iterator[Finding]:
         yield finding("distribution.pytorchddp", True, "TensorFlow ignores it.", "Remove it.")
 
 
-@rule("xla-needs-compiler", E, SDK)
-def xla_needs_compiler(job: Job, _: Catalogue) -> Iterator[Finding]:
-    """`pytorchxla` without SageMaker Training Compiler."""
-    if "pytorchxla" in job.distribution and not job.get("compiler_config") and job.form is not Form.REQUEST:
-        yield finding(
-            "distribution.pytorchxla",
-            True,
-            "PyTorch/XLA runs with SageMaker Training Compiler only.",
-            "Set compiler_config, or use torch_distributed.",
-        )
-
-
-@rule("compiler-cluster", E, f"{SDK}, TrainingCompilerConfig.validate")
-def compiler_cluster(job: Job, _: Catalogue) -> Iterator[Finding]:
-    """SageMaker Training Compiler with smdistributed or with instance groups."""
-    if not job.get("compiler_config") or job.form is Form.REQUEST:
-        return
-    if "smdistributed" in job.distribution:
-        yield finding(
-            "compiler_config", True, "Training Compiler does not run with smdistributed.", "Remove one."
-        )
-    if job.get("instance_groups"):
-        yield finding(
-            "compiler_config", True, "Training Compiler runs on one kind of instance.", "Use instance_type."
-        )
-
-
 @rule("mirrored-strategy", E, SDK)
 def mirrored_strategy(job: Job, _: Catalogue) -> Iterator[Finding]:
     """MultiWorkerMirroredStrategy outside TensorFlow 2.9 and newer, or with another strategy."""
@@ -142,7 +115,7 @@ def mirrored_strategy(job: Job, _: Catalogue) -> Iterator[Finding]:
         yield finding(field, others, "It does not run together with these.", f"Remove {', '.join(others)}.")
 
 
-@rule("parameter-server", E, "the PyTorch container has no parameter server; §3.1 of the toolkit's order")
+@rule("parameter-server", E, "sagemaker-pytorch-training 3.0.0 has no launcher for it")
 def parameter_server(job: Job, _: Catalogue) -> Iterator[Finding]:
     """A parameter server outside TensorFlow, where each host trains alone."""
     if not job.enabled("parameter_server"):

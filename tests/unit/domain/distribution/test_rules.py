@@ -212,6 +212,28 @@ CASES = [
             framework_version=DROP,
         ),
     ),
+    (
+        "compiler-cluster",
+        "on p5",
+        pytorch(DROP, compiler_config=True, instance_type="ml.p5.48xlarge", instance_count=1),
+    ),
+    (
+        "compiler-version",
+        "PyTorch 2",
+        torch2({"pytorchxla": {"enabled": True}}, compiler_config=True, instance_type="ml.p3.16xlarge"),
+    ),
+    (
+        "compiler-strategy",
+        "torchrun",
+        pytorch(TORCHRUN, compiler_config=True, instance_type="ml.p3.16xlarge"),
+    ),
+    ("unknown-instance-type", "local mode", torch2(instance_type="local_gpu")),
+    (
+        "tensorflow-legacy",
+        "1.10",
+        tensorflow(DROP, framework_version="1.10.0", py_version="py2", instance_count=1),
+    ),
+    ("request-limit", "a long hyperparameter", torch2(hyperparameters={"note": "x" * 2600})),
     # --- SMP v1
     ("smp-parameters", "empty", pytorch(smp({}, **MPI))),
     ("smp-parameters", "a file's name", pytorch(smp("smp.json", **MPI))),
@@ -508,6 +530,10 @@ RIGHT = [
         tensorflow({"parameter_server": {"enabled": True}}, instance_type="ml.c5.2xlarge"), id="servers"
     ),
     pytest.param(mpi("--NCCL_DEBUG INFO -x HOROVOD_TIMELINE"), id="the container's own option"),
+    pytest.param(
+        pytorch({"pytorchxla": {"enabled": True}}, compiler_config=True, instance_type="ml.p3.16xlarge"),
+        id="PyTorch/XLA",
+    ),
     pytest.param(TORCHRUN, id="a bare dictionary"),
     pytest.param(smp(SEED, **MPI), id="the seed's dictionary"),
     pytest.param(request(), id="a raw request"),
