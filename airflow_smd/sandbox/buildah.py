@@ -12,7 +12,7 @@ from pathlib import Path
 
 from airflow_smd.sandbox.oci_store import BuildError
 
-HOST_BASE = "localhost/airflow-smd-host:2"
+HOST_BASE = "localhost/airflow-smd-host:3"
 BASE_PACKAGES = ("apt", "ca-certificates", "python3", "python3-pip", "python3-venv")
 """Beside Debian's essential ones; those that are not installed are left out."""
 _BASE = """\
@@ -23,6 +23,12 @@ RUN [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
 CMD ["/bin/sh"]
 """
 """As in AWS's images, `python` and `pip` work and may install into the image."""
+_MADE_BY_NO_PACKAGE = (
+    *("bin", "sbin", "lib", "lib64", "tmp", "var/tmp", "proc", "sys", "dev", "run", "root", "home", "opt"),
+    *("srv", "mnt", "media", "usr/local", "usr/local/bin", "usr/local/sbin", "usr/local/lib"),
+    *("usr/local/share", "etc/passwd", "etc/group", "etc/shadow"),
+)
+"""Links, directories and files that Debian's packages or installer make when they are set up."""
 _DPKG = Path("/var/lib/dpkg")
 
 
@@ -166,8 +172,7 @@ def _closure(installed: Mapping[str, Mapping[str, str]]) -> set[str]:
 
 def _paths(wanted: set[str], paragraphs: Mapping[str, tuple[Mapping[str, str], str]]) -> set[str]:
     """Return the packages' files, with links among the directories above them followed (merged /usr)."""
-    listed: set[str] = {"tmp", "var/tmp", "proc", "sys", "dev", "run", "root", "etc/passwd", "etc/group"}
-    listed |= {"bin", "sbin", "lib", "lib64", "etc/shadow", "etc/alternatives", "etc/ssl/certs"}
+    listed = set(_MADE_BY_NO_PACKAGE)
     for name in wanted:
         for suffix in ("", f":{paragraphs[name][0].get('Architecture', '')}"):
             files = _DPKG / "info" / f"{name}{suffix}.list"

@@ -78,9 +78,8 @@ class Docker:
         build_args = dict(_pair(item) for item in arguments.build_arg)
         known = stages(parse_dockerfile(text))
         bases = {expand(base, build_args): self._kind(expand(base, build_args)) for base in known.values()}
-        with_buildah = self._mode == "buildah" or (
-            self._mode == "auto" and not {AWS, HOST} & set(bases.values()) and buildah.works()
-        )
+        on_host = any(kind in (AWS, HOST) or self._on_host(base) for base, kind in bases.items())
+        with_buildah = self._mode == "buildah" or (self._mode == "auto" and not on_host and buildah.works())
         _say(f"Building with {'buildah' if with_buildah else 'the plain-Python builder'}")
         if with_buildah:
             replaced = {base: self._for_buildah(base) for base in bases if base not in known}
@@ -126,6 +125,16 @@ class Docker:
         public = _PUBLIC.fullmatch(reference)
         return AWS if public and _AWS_REPOSITORIES.fullmatch(public[1]) else ""
 
+    def _on_host(self, reference: str) -> bool:
+        """Tell whether an image of the sandbox lies over this machine's own root."""
+        if built := self._store.find(reference):
+            return _base_of_built(built).on_host
+        ecr = _ECR.fullmatch(reference)
+        if not ecr or self._kind(reference) != OWN:
+            return False
+        described = self._registry.describe(ecr[2], ecr[3] or "latest")
+        return described is not None and base_of(described[1], (), HOST_LABEL).on_host
+
     def _base(self, reference: str) -> Base:
         """Return what the plain-Python builder lays an image on."""
         if reference == "scratch":
@@ -163,6 +172,8 @@ class Docker:
 
     def _for_buildah(self, reference: str) -> str:
         kind = self._kind(reference)
+        if self._on_host(reference):
+            raise BuildError(f"{reference} lies over this machine's own root: build it with buildah too")
         if kind == OWN:
             return self._buildah.address + "/" + reference.partition("/")[2]
         if kind in (AWS, HOST):

@@ -46,15 +46,10 @@ class RegistryClient:
 
     def pull(self, name: str, reference: str, store: Store, host_label: str) -> Base | None:
         """Return an image as a base, its layers unpacked into the store; None if there is none."""
-        try:
-            with self._call(
-                "GET", f"/v2/{name}/manifests/{reference}", headers={"Accept": ACCEPTED}
-            ) as answer:
-                found = json.load(answer)
-        except RegistryRefused:
+        described = self.describe(name, reference)
+        if described is None:
             return None
-        with self._call("GET", f"/v2/{name}/blobs/{found['config']['digest']}") as answer:
-            config = json.load(answer)
+        found, config = described
         layers = []
         for listed, diff_id in zip(found["layers"], config["rootfs"]["diff_ids"], strict=True):
             layer = Layer(digest=listed["digest"], diff_id=diff_id, size_bytes=listed["size"])
@@ -69,6 +64,17 @@ class RegistryClient:
             unpack(blob, store.directory(layer))
             layers.append(layer)
         return base_of(config, tuple(layers), host_label)
+
+    def describe(self, name: str, reference: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Return an image's manifest and configuration; None if there is none."""
+        accepted = {"Accept": ACCEPTED}
+        try:
+            with self._call("GET", f"/v2/{name}/manifests/{reference}", headers=accepted) as answer:
+                found = json.load(answer)
+        except RegistryRefused:
+            return None
+        with self._call("GET", f"/v2/{name}/blobs/{found['config']['digest']}") as answer:
+            return found, json.load(answer)
 
     def _has(self, name: str, digest: str) -> bool:
         try:
