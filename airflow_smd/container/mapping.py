@@ -140,7 +140,8 @@ class Mapper:
 
 def is_data(name: str) -> bool:
     """Say whether an input counts: not `_SUCCESS`, `.DS_Store` and the like."""
-    return not name.rpartition("/")[2].startswith((".", "_")) and not name.endswith("/")
+    base = name.rpartition("/")[2]
+    return bool(base) and not base.startswith((".", "_"))
 
 
 def input_files(source: Path) -> list[InputFile]:

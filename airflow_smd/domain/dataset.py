@@ -60,7 +60,8 @@ class SourceObject:
 
 def is_data(name: str) -> bool:
     """Say whether an object counts: not a folder marker, `_SUCCESS` and the like; the container agrees."""
-    return not name.rpartition("/")[2].startswith((".", "_")) and not name.endswith("/")
+    base = name.rpartition("/")[2]
+    return bool(base) and not base.startswith((".", "_"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -210,7 +210,7 @@ def test_a_host_without_files_says_so(tmp_path):
         run(job(), Place(tmp_path, tmp_path / "out", host=1, hosts=2))
 
 
-@pytest.mark.parametrize("name", ["_SUCCESS", "a/.DS_Store", "a/", "_tmp.csv", "a/b.csv", "b.csv"])
+@pytest.mark.parametrize("name", ["", "_SUCCESS", "a/.DS_Store", "a/", "_tmp.csv", "a/b.csv", "b.csv"])
 def test_container_and_plan_agree_on_what_counts(name):
     assert is_data(name) is dataset.is_data(name)
 
