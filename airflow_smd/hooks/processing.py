@@ -1,10 +1,13 @@
-"""A connection's processing jobs and data sets."""
+"""A connection's processing jobs, their logs and data sets."""
 
 from __future__ import annotations
 
 from airflow_smd.aws.dataset import Datasets
+from airflow_smd.aws.logs import JobLogs
 from airflow_smd.aws.processing import ProcessingJobs
 from airflow_smd.hooks.connection import AwsConnection
+
+LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 
 
 class ProcessingHook:
@@ -21,6 +24,11 @@ class ProcessingHook:
     def jobs(self) -> ProcessingJobs:
         """Return the processing jobs."""
         return ProcessingJobs(self._connection.client("sagemaker"))
+
+    @property
+    def logs(self) -> JobLogs:
+        """Return the hosts' logs."""
+        return JobLogs(self._connection.client("logs"), group=LOG_GROUP)
 
     @property
     def datasets(self) -> Datasets:

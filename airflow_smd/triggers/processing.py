@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from airflow_smd.aws.logs import JobLogs
 from airflow_smd.aws.processing import ProcessingJobs
 from airflow_smd.domain.processing import outcome
 from airflow_smd.domain.training import Outcome
@@ -14,7 +15,7 @@ from airflow_smd.triggers.base import WaitTrigger
 
 
 class ProcessingTrigger(WaitTrigger):
-    """Fires when a processing job is over or gone.
+    """Fires when a processing job is over or gone; its status and progress go to the task log.
 
     Args:
         job_name: the job.
@@ -27,6 +28,8 @@ class ProcessingTrigger(WaitTrigger):
         self.job_name = job_name
         self.carry = dict(carry or {})
         self._status = ""
+        self._tokens: dict[str, str | None] = {}
+        self._readable = True
 
     def arguments(self) -> dict[str, Any]:
         """Return what tells this trigger from another."""
@@ -37,8 +40,13 @@ class ProcessingTrigger(WaitTrigger):
         """Return the processing jobs of our connection."""
         return ProcessingHook(self.aws).jobs
 
+    @cached_property
+    def logs(self) -> JobLogs:
+        """Return the logs of our connection."""
+        return ProcessingHook(self.aws).logs
+
     def look(self) -> dict[str, Any] | None:
-        """Return the job's name when it is over or gone."""
+        """Return the job's name when it is over or gone, and log what is new."""
         run = self.jobs.look(self.job_name)
         event = {"job_name": self.job_name, **self.carry}
         if run is None:
@@ -46,7 +54,22 @@ class ProcessingTrigger(WaitTrigger):
         if run.status != self._status:
             self.log.info("%s: %s", self.job_name, run.status)
             self._status = str(run.status)
+        self._show_progress()
         return event if outcome(run.status) in (Outcome.SUCCEEDED, Outcome.FAILED) else None
+
+    def _show_progress(self) -> None:
+        """Log what the first host said; the others work on like shares."""
+        if not self._readable:
+            return
+        try:
+            for stream in self.logs.streams(self.job_name)[:1]:
+                lines, self._tokens[stream] = self.logs.read(stream, self._tokens.get(stream))
+                for line in lines:
+                    self.log.info("%s | %s", line.host, line.text)
+        except Exception as error:
+            # a role that may not read logs must not keep us from seeing that the job is over
+            self._readable = False
+            self.log.warning("Cannot read the job's log (%s); going on without it", error)
 
     def stop(self) -> None:
         """Stop the job."""

@@ -5,6 +5,7 @@ import pytest
 from airflow_smd.domain.processing import ProcessingStatus
 from airflow_smd.triggers.processing import ProcessingTrigger
 from tests.fakes.processing import FakeProcessingJobs
+from tests.fakes.training import FakeJobLogs
 
 REQUEST = {
     "ProcessingJobName": "j",
@@ -18,6 +19,7 @@ def trigger():
     waiting = ProcessingTrigger(job_name="j", carry={"fingerprint": "f"}, connection={}, poll_seconds=0.01)
     waiting.jobs = FakeProcessingJobs()
     waiting.jobs.launch(REQUEST)
+    waiting.logs = FakeJobLogs()
     return waiting
 
 
@@ -59,3 +61,26 @@ def test_it_survives_a_restart_of_the_triggerer(trigger):
 
     assert path == "airflow_smd.triggers.processing.ProcessingTrigger"
     assert again.serialize() == trigger.serialize()
+
+
+def test_progress_of_the_first_host_goes_to_the_task_log_once(trigger, capsys):
+    trigger.logs = FakeJobLogs({"algo-1": ["1/4 files"], "algo-2": ["2/4 files"]})
+    trigger.look()
+    trigger.logs.lines["algo-1"].append("4/4 files")
+    trigger.look()
+
+    said = capsys.readouterr().out
+    assert [said.count(line) for line in ("algo-1 | 1/4", "algo-1 | 4/4", "algo-2 |")] == [1, 1, 0]
+
+
+class Unreadable:
+    def streams(self, job_name):
+        raise PermissionError("logs:DescribeLogStreams")
+
+
+def test_a_log_that_may_not_be_read_does_not_hide_the_end(trigger):
+    trigger.logs = Unreadable()
+    trigger.look()
+    trigger.jobs.end("j", ProcessingStatus.COMPLETED)
+
+    assert trigger.look() == {"job_name": "j", "fingerprint": "f"}
