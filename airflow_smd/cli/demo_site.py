@@ -49,7 +49,9 @@ def environment(endpoint: str) -> dict[str, str]:
     return {
         "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(connection),
         "AIRFLOW_VAR_SMD": json.dumps(site),
-        "AIRFLOW__SMD__POLL_SECONDS": "0.5",
+        "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "5",
+        "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",  # nothing starts but what is asked for
+        "AIRFLOW__SMD__POLL_SECONDS": "1",
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_DEFAULT_REGION": REGION,
         "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],

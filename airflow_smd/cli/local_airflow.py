@@ -91,6 +91,8 @@ class LocalAirflow:
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.database}",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            # how long a worker's end may go unseen; a task that resumes before is taken for a killed one
+            "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "PATH": f"{bin_directory}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYTHONUNBUFFERED": "1",
         }

@@ -108,7 +108,11 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
     def execute(self, context: Context) -> Any:
         """Follow the job of this task, or check and launch it; then wait."""
         identity = self.identity(context)
-        match next_step(identity, self.jobs.attempts(identity)):
+        earlier = self.jobs.attempts(identity)
+        match next_step(identity, earlier):
+            case Follow(job_name) if outcome(earlier[-1].status) is Outcome.SUCCEEDED:
+                self.log.info("%s has succeeded already", job_name)
+                return self.finish(context, {"job_name": job_name})
             case WaitOut(job_name):
                 self.log.info("%s is being stopped; a new job starts when it is gone", job_name)
                 return self._wait(context, job_name, "execute_again")

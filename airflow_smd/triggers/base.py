@@ -20,7 +20,9 @@ class WaitTrigger(BaseTrigger):
     """Look at one thing on AWS until it is over, from a thread, and fire one event.
 
     An error while looking (throttling, network, credentials that expired) never ends the wait: the thing
-    goes on billing whether we can see it or not. We look again after a longer pause.
+    goes on billing whether we can see it or not. We look again after a longer pause. The first look comes
+    after a pause too: who defers has just looked, and Airflow's scheduler takes a task that resumes before its
+    worker has ended for one that was killed.
 
     Args:
         connection: the arguments of :class:`AwsConnection`.
@@ -61,6 +63,8 @@ class WaitTrigger(BaseTrigger):
         """Yield one event: what `look` returned, or `timeout: true` with our own arguments."""
         pause = self.poll_seconds
         while True:
+            # jitter, so that a thousand triggers started together do not look together
+            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311
             try:
                 payload = await asyncio.to_thread(self.look)
                 pause = self.poll_seconds
@@ -74,8 +78,6 @@ class WaitTrigger(BaseTrigger):
             if self.deadline is not None and time.time() >= self.deadline:
                 yield TriggerEvent({"timeout": True} | self.arguments())
                 return
-            # jitter, so that a thousand triggers started together do not look together
-            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311
 
     async def on_kill(self) -> None:
         """End what we pay for when a person marks the deferred task failed or clears it (Airflow 3.3)."""
