@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -20,7 +21,7 @@ from moto.codebuild.exceptions import (
 from moto.codebuild.responses import CodeBuildResponse
 from moto.ecr.models import ecr_backends
 
-from airflow_smd.sandbox.codebuild_run import LOCK, STOPPED, BuildRun
+from airflow_smd.sandbox.codebuild_run import FAULT, LOCK, STOPPED, BuildRun
 from airflow_smd.sandbox.oci_images import ImageFinder
 from airflow_smd.sandbox.registry import Blobs, EcrCatalogue, Registry
 from airflow_smd.sandbox.runtime import ACCOUNT_ID, Runtime
@@ -113,6 +114,12 @@ class Service:
         run = BuildRun(self._runtime, build, lambda: self.save("builds", build), self._shims)
         self._runs[build["arn"]] = run
         run.thread.start()
+        if fault := self._runtime.faults.take("fail", service="codebuild", operation="StartBuild", **request):
+            timer = threading.Timer(
+                fault.options["after_seconds"], run.end, [FAULT, fault.options["message"]]
+            )
+            timer.daemon = True
+            timer.start()
         return build
 
     def stop_build(self, build: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from airflow_smd.sandbox.runtime import ACCOUNT_ID, Runtime
 
 LOCK = threading.RLock()
 """Held while a build is changed or copied."""
-FAILED, SUCCEEDED, STOPPED, TIMED_OUT = "FAILED", "SUCCEEDED", "STOPPED", "TIMED_OUT"
+FAILED, SUCCEEDED, STOPPED, TIMED_OUT, FAULT = "FAILED", "SUCCEEDED", "STOPPED", "TIMED_OUT", "FAULT"
 
 
 class PhaseFailed(Exception):
@@ -56,14 +56,16 @@ class BuildRun:
         self._shims = shims
         self._directory = runtime.directory("codebuild") / "work" / build["id"].replace(":", "-")
         self._why = ""
+        self._message = ""
         self._shell: Shell | None = None
         self._lock = threading.Lock()
         self.thread = threading.Thread(target=self._run, daemon=True, name=build["id"])
 
-    def end(self, status: str) -> None:
-        """End the build with STOPPED or TIMED_OUT; the first reason counts."""
+    def end(self, status: str, message: str = "") -> None:
+        """End the build with STOPPED, TIMED_OUT or FAULT; the first reason counts."""
         with self._lock:
             self._why = self._why or status
+            self._message = self._message or message or f"Build {status}"
             shell = self._shell
         if shell:
             shell.interrupt()
@@ -75,7 +77,7 @@ class BuildRun:
         try:
             self._phases()
         except Exception as error:  # the sandbox's own fault, said as AWS says its own
-            self._finish("FAULT", "INTERNAL_SERVICE_ERROR", f"{type(error).__name__}: {error}")
+            self._finish(FAULT, "INTERNAL_SERVICE_ERROR", f"{type(error).__name__}: {error}")
         finally:
             timer.cancel()
 
@@ -101,7 +103,7 @@ class BuildRun:
             if name == "post_build" or status == SUCCEEDED:
                 ended = self._phase(name.upper(), partial(self._commands, spec, name))
                 status = ended if status == SUCCEEDED else status
-            if ended in (STOPPED, TIMED_OUT) or (status != SUCCEEDED and name in ("install", "pre_build")):
+            if self._why or (status != SUCCEEDED and name in ("install", "pre_build")):
                 break
         return self._finish(status)
 
@@ -144,7 +146,7 @@ class BuildRun:
             work()
         except Interrupted:
             status = self._why
-            contexts = [_context("BUILD_TIMED_OUT" if status == TIMED_OUT else "STOPPED", f"Build {status}")]
+            contexts = [_context(f"BUILD_{status}", self._message)]
         except PhaseFailed as failure:
             status, contexts = FAILED, [_context(failure.code, failure)]
         with LOCK:

@@ -20,7 +20,7 @@ from airflow_smd.sandbox.oci_store import Base, BuildError, Built, Store, hashed
 HOST_LABEL = "airflow-smd.sandbox.on-host-root"
 """Says of an image that its layers lie over this machine's own root."""
 LEFT_OUT_LABEL = "airflow-smd.sandbox.left-out"
-"""Says how many RUN steps are missing from an image, since the machine allows no namespaces."""
+"""Says how many RUN steps are missing from an image, since nothing could be run inside it here."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,9 +49,17 @@ class Builder:
         store: where layers are kept.
         find_base: image reference -> what FROM stands on; raises BuildError if there is no such image.
         say: writes a line to the build's log.
+        may_run: whether RUN can be done here; None finds out.
     """
 
-    def __init__(self, store: Store, find_base: Callable[[str], Base], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        find_base: Callable[[str], Base],
+        say: Callable[[str], None],
+        may_run: bool | None = None,
+    ) -> None:
+        self._may_run = bool(oci_run.namespaces()) if may_run is None else may_run
         self._store = store
         self._find_base = find_base
         self._say = say
@@ -138,12 +146,12 @@ class Builder:
         )
         if self._reuse(stage, key):
             return
-        if not oci_run.namespaces():
+        if not self._may_run:
             stage.left_out += 1
             stage.key = key
             self._say(
-                " ---> LEFT OUT: nothing can be run inside an image here, since this machine allows no "
-                "namespaces (run as root, or allow user namespaces). What this step installs is missing."
+                " ---> LEFT OUT: to run a command inside an image the sandbox has to be root, with mount "
+                "namespaces allowed. What this step does is missing from the image."
             )
             return
         with tempfile.TemporaryDirectory(dir=_made(self._store.scratch)) as scratch:

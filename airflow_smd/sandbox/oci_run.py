@@ -37,22 +37,18 @@ def way_out(environment: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def namespaces() -> tuple[str, ...]:
-    """Return the command that enters new namespaces here, () where the machine refuses."""
-    if not shutil.which("unshare"):
+    """Return the command that enters new namespaces here, () where the machine refuses.
+
+    Root only: a user namespace could not change the files of this machine's root, which are not its own.
+    """
+    if os.geteuid() != 0 or not shutil.which("unshare"):
         return ()
-    command: tuple[str, ...] = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
-    if os.geteuid() != 0:
-        command = (*command, "--user", "--map-root-user")
+    command = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
     with tempfile.TemporaryDirectory() as scratch:
-        try:
-            upper = Path(scratch) / "upper"
-            upper.mkdir()
-            code = _run(
-                command, scratch=Path(scratch), lower=(), upper=upper, on_host=True, words=["/", "true"]
-            )
-        except OSError:
-            return ()
-    return command if code == 0 else ()
+        places = _places(Path(scratch), lower=(), upper=Path(scratch) / "upper", on_host=True)
+        probe = [*command, "/bin/sh", "-c", _MOUNTS, "sh", places["ROOT"], "true"]
+        done = subprocess.run(probe, env={**os.environ, **places}, check=False, capture_output=True)
+    return command if done.returncode == 0 else ()
 
 
 def run(
@@ -74,23 +70,20 @@ def run(
     variables = way_out(os.environ) | dict(environment)
     clean = ["env", "-i", *(f"{key}={value}" for key, value in variables.items())]
     as_user = [f"--userspec={user}"] if user not in ("", "root", "0") else []
-    words = [*as_user, str(scratch / "root"), *clean, "/bin/sh", "-c", script]
-    return _run(namespaces(), scratch=scratch, lower=lower, upper=upper, on_host=on_host, words=words)
+    places = _places(scratch, lower=lower, upper=upper, on_host=on_host)
+    inside = [*as_user, places["ROOT"], *clean, "/bin/sh", "-c", script]
+    done = subprocess.run(
+        [*namespaces(), "/bin/sh", "-c", _MOUNTS, "sh", *inside], env={**os.environ, **places}, check=False
+    )
+    return done.returncode
 
 
-def _run(
-    command: Sequence[str],
-    *,
-    scratch: Path,
-    lower: Sequence[Path],
-    upper: Path,
-    on_host: bool,
-    words: Sequence[str],
-) -> int:
-    for name in ("root", "work", "host", "host-upper", "host-work"):
-        (scratch / name).mkdir(parents=True, exist_ok=True)
+def _places(scratch: Path, *, lower: Sequence[Path], upper: Path, on_host: bool) -> dict[str, str]:
+    """Return the variables of the mount script, and make the directories that they name."""
+    for path in (upper, *(scratch / name for name in ("root", "work", "host", "host-upper", "host-work"))):
+        path.mkdir(parents=True, exist_ok=True)
     lowest = [scratch / "host"] if on_host else []
-    places = {
+    return {
         "HOST_UPPER": str(scratch / "host-upper") if on_host else "",
         "HOST_WORK": str(scratch / "host-work"),
         "HOST_ROOT": str(scratch / "host"),
@@ -99,9 +92,3 @@ def _run(
         "WORK": str(scratch / "work"),
         "ROOT": str(scratch / "root"),
     }
-    if words[0] == "/":
-        words = [places["ROOT"], *words[1:]]
-    done = subprocess.run(
-        [*command, "/bin/sh", "-c", _MOUNTS, "sh", *words], env={**os.environ, **places}, check=False
-    )
-    return done.returncode

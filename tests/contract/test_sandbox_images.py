@@ -294,6 +294,16 @@ def test_a_project_is_changed_listed_and_deleted(builds: Builds) -> None:
     assert builds.project not in builds.client.list_projects()["projects"]
 
 
+def test_a_build_fails_in_aws_name_when_a_rehearsal_asks_for_it(sandbox: Sandbox, builds: Builds) -> None:
+    parameters = {"projectName": builds.project}
+    sandbox.control.fault("fail", service="codebuild", parameters=parameters, message="rehearsed")
+
+    build = builds.end(builds.start({"build": ["sleep 600"]}))
+
+    assert build["buildStatus"] == "FAULT"
+    assert "rehearsed" in json.dumps(build["phases"], default=str)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     """Return a home for a sandbox of the test's own, stopped at its end whatever happened."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_smd.sandbox import oci_run
-from airflow_smd.sandbox.oci import HOST_LABEL, Builder
+from airflow_smd.sandbox.oci import HOST_LABEL, LEFT_OUT_LABEL, Builder
 from airflow_smd.sandbox.oci_store import Base, BuildError, Built, Store
 
 HOST = Base(on_host=True, environment={"PATH": "/usr/local/bin:/usr/bin:/bin"})
@@ -24,9 +24,9 @@ class Workshop:
         self.context.mkdir()
         self.said: list[str] = []
 
-    def build(self, dockerfile: str, **build_args: str) -> Built:
+    def build(self, dockerfile: str, may_run: bool | None = None, **build_args: str) -> Built:
         self.said.clear()
-        builder = Builder(self.store, self._base, self.said.append)
+        builder = Builder(self.store, self._base, self.said.append, may_run)
         return builder.build(dockerfile, self.context, build_args)
 
     def _base(self, name: str) -> Base:
@@ -207,3 +207,11 @@ def test_a_command_runs_where_and_as_whom_the_dockerfile_says(workshop):
 
     assert workshop.files(built, -2)["srv/where"].read_text() == "/srv/work\n"
     assert workshop.files(built, -1)["srv/who"].read_text() == "1\n"
+
+
+def test_what_cannot_be_run_here_is_left_out_and_said_so(workshop):
+    built = workshop.build("FROM host\nRUN echo 1 > /srv/a\nENV A=1", may_run=False)
+
+    assert workshop.config(built)["Labels"][LEFT_OUT_LABEL] == "1"
+    assert any("LEFT OUT" in line for line in workshop.said)
+    assert built.layers == ()
