@@ -111,8 +111,8 @@ def capacity_floor_gib(need: Need, facts: Facts) -> float:
 def choose(options: Sequence[Rung], target_mbps: float, floor_gib: float, nodes: int) -> Rung | None:
     """Return the cheapest by the hour that reads at least `target_mbps` and holds the data.
 
-    A larger data set or more nodes never get a slower file system: the answer for each smaller size, and for
-    each smaller number of nodes that one server could still hold back, is a lower bound of the next.
+    For one target a larger data set or more nodes never get a slower file system: the answer for each smaller
+    size, and for each smaller number of nodes that a server could hold back, is a lower bound of the next.
     """
     fit = [rung for rung in options if rung.gib >= floor_gib]
     if not fit:

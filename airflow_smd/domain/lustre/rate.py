@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from airflow_smd.domain.lustre.facts import Facts
 from airflow_smd.domain.lustre.ladder import Rung
@@ -59,7 +60,13 @@ class _Money:
         self.need, self.facts = need, facts
         self.nodes_usd = need.nodes * node_usd_per_hour
         modelled = min(need.epochs, MODELLED_EPOCHS)
-        self.misses = [client_miss(need, facts, number) for number in range(modelled)]
+        # Where the data exceed a node's memory, more nodes make its cache better. Counting on that would give
+        # more nodes a slower file system, so a node alone is the least favourable case planned for.
+        alone = replace(need, nodes=1)
+        self.misses = [
+            max(client_miss(need, facts, number), client_miss(alone, facts, number))
+            for number in range(modelled)
+        ]
         self.nic_mbps: float = need.nodes * facts.rest["client"]["efa_node_mbps" if need.efa else "node_mbps"]
         self.compute_seconds = need.epochs * need.compute_seconds
 
