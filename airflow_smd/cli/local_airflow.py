@@ -90,6 +90,9 @@ class LocalAirflow:
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.database}",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
+            # free ones, so that a second Airflow on this machine does not get in the way
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": keys["trigger_log_port"],
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": keys["worker_log_port"],
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             # how long a worker's end may go unseen; a task that resumes before is taken for a killed one
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
@@ -172,7 +175,8 @@ class LocalAirflow:
         if not path.exists():
             fernet = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
             path.touch(mode=0o600)
-            path.write_text(json.dumps({"jwt": secrets.token_hex(32), "fernet": fernet}))
+            ports = {name: str(_free_port()) for name in ("trigger_log_port", "worker_log_port")}
+            path.write_text(json.dumps({"jwt": secrets.token_hex(32), "fernet": fernet, **ports}))
         keys: dict[str, str] = json.loads(path.read_text())
         return keys
 

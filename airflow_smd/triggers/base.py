@@ -21,7 +21,7 @@ class WaitTrigger(BaseTrigger):
 
     An error while looking (throttling, network, credentials that expired) never ends the wait: the thing
     goes on billing whether we can see it or not. We look again after a longer pause. The first look comes
-    after a pause too: who defers has just looked, and Airflow's scheduler takes a task that resumes before its
+    after a pause too: who defers has just looked, and Airflow takes a task that resumes before its
     worker has ended for one that was killed.
 
     Args:
