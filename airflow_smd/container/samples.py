@@ -94,15 +94,32 @@ def encode(extension: str, value: Any) -> bytes:
     )
 
 
+def _member(name: str, size_bytes: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size_bytes, 0o444
+    return member
+
+
+_BLANK = _member("", 0).tobuf(tarfile.PAX_FORMAT)
+_BLANK_SUM = sum(_BLANK[:148]) + sum(_BLANK[156:]) + 8 * ord(" ") - sum(b"%011o" % 0)
+
+
+def tar_header(name: str, size_bytes: int) -> bytes:
+    """Return what tarfile would write before a member, which takes it 15 µs where a row's work is 10."""
+    if not name.isascii() or len(name) > 100 or size_bytes >= 8**11:
+        return _member(name, size_bytes).tobuf(tarfile.PAX_FORMAT)
+    short, size = name.encode(), b"%011o" % size_bytes
+    checksum = b"%06o" % (_BLANK_SUM + sum(short) + sum(size))
+    return short.ljust(100, b"\0") + _BLANK[100:124] + size + _BLANK[135:148] + checksum + _BLANK[154:]
+
+
 def tar_bytes(sample: Sample) -> bytes:
     """Return one sample as consecutive tar members, the same bytes wherever and whenever it is made."""
     key = sample["__key__"]
     parts = []
     for extension in sorted(name for name in sample if not name.startswith("__")):
         data = encode(extension, sample[extension])
-        member = tarfile.TarInfo(f"{key}.{extension}")
-        member.size, member.mode = len(data), 0o444
-        parts += [member.tobuf(tarfile.PAX_FORMAT), data, b"\0" * (-len(data) % BLOCK)]
+        parts += [tar_header(f"{key}.{extension}", len(data)), data, b"\0" * (-len(data) % BLOCK)]
     if not parts:
         raise TypeError(f"sample {key!r} has no content: give at least one extension beside __key__")
     return b"".join(parts)

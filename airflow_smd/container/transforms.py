@@ -120,7 +120,7 @@ class Tabular:
             sample["cls"] = number
         code = _DTYPES[self.dtype]
         try:
-            values = array(code, map(float if code in "fd" else _integer, row))
+            values = _floats(code, row) if code in "fd" else _integers(code, row)
         except (ValueError, OverflowError) as error:
             hint = " (set header=true if it holds names)" if where.endswith(" row 1") else ""
             return Bad(where, "not-a-number", f"{error}; wanted {self.dtype}{hint}")
@@ -130,6 +130,18 @@ class Tabular:
             values.byteswap()
         sample["npy"] = npy_bytes(code, (len(values),), values.tobytes())
         return sample
+
+
+def _floats(code: str, row: list[str]) -> array[Any]:
+    return array(code, map(float, row))
+
+
+def _integers(code: str, row: list[str]) -> array[Any]:
+    try:
+        return array(code, map(int, row))
+    except ValueError:
+        # `3.0` and the like: slower, and it says what is wrong
+        return array(code, map(_integer, row))
 
 
 def _integer(text: str) -> int:

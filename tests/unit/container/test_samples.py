@@ -19,6 +19,7 @@ from airflow_smd.container.samples import (
     shuffle_hash,
     split_of,
     tar_bytes,
+    tar_header,
 )
 
 RUNS_IN_THE_JOB = ("images", "mapping", "preprocess", "samples", "sharding", "shards", "transforms")
@@ -76,6 +77,17 @@ def test_a_long_key_survives():
 
     with tarfile.open(fileobj=io.BytesIO(tar_bytes({"__key__": key, "bin": b"1"}) + b"\0" * 1024)) as archive:
         assert archive.getnames() == [f"{key}.bin"]
+
+
+@given(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=120),
+    st.integers(0, 2**40),
+)
+def test_a_header_is_the_one_that_tarfile_writes(name, size):
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o444
+
+    assert tar_header(name, size) == member.tobuf(tarfile.PAX_FORMAT)
 
 
 def test_a_sample_without_content_is_refused():
