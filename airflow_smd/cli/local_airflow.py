@@ -139,7 +139,7 @@ class LocalAirflow:
 
     def stop(self) -> None:
         """End what was started, by process group, the politest way first."""
-        for sent, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        for sent, patience in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 5.0)):
             for process in self._started.values():
                 _signal(process, sent)
             deadline = time.monotonic() + patience
