@@ -15,6 +15,7 @@ from pathlib import Path
 
 from airflow_smd.domain.dockerfile import DockerfileError, expand, parse_dockerfile, stages
 from airflow_smd.sandbox import buildah
+from airflow_smd.sandbox.host_base import host_base
 from airflow_smd.sandbox.oci import HOST_LABEL, Builder
 from airflow_smd.sandbox.oci_store import Base, BuildError, Built, Store
 from airflow_smd.sandbox.registry_client import RegistryClient, RegistryRefused, base_of
@@ -29,17 +30,6 @@ _AWS_REPOSITORIES = re.compile(
     r"|autogluon-(training|inference)|sagemaker-[a-z-]+"
 )
 """Deep Learning Containers and SageMaker's own (github.com/aws/deep-learning-containers, 2026)."""
-_PIP = """\
-#!{python}
-import glob, runpy, sys
-from importlib.util import find_spec
-if not find_spec("pip"):  # an environment made without pip still has the one that Python brings along
-    sys.path[:0] = glob.glob(sys.base_prefix + "/lib/python3*/ensurepip/_bundled/pip-*.whl")
-if not find_spec("pip"):
-    sys.exit("pip: this machine's Python has none; install python3-pip and python3-venv")
-sys.argv[0] = "pip"
-runpy.run_module("pip", run_name="__main__", alter_sys=True)
-"""
 
 
 class Docker:
@@ -144,31 +134,13 @@ class Docker:
         kind = self._kind(reference)
         if kind in (AWS, HOST):
             _say(f" ---> {reference} cannot be pulled here: this machine's own root stands for it")
-            return self._host(reference)
+            return host_base(reference, self._store, self._bin, self._python)
         if kind == OWN:
             ecr = _ECR.fullmatch(reference)
             pulled = ecr and self._registry.pull(ecr[2], ecr[3] or "latest", self._store, HOST_LABEL)
             if pulled:
                 return pulled
         raise BuildError(_unknown(reference))
-
-    def _host(self, reference: str) -> Base:
-        if not (self._python.parent / "pip").exists():
-            self._bin.mkdir(parents=True, exist_ok=True)
-            for name in ("pip", "pip3"):
-                (self._bin / name).write_text(_PIP.format(python=self._python))
-                (self._bin / name).chmod(0o755)
-        path = (
-            f"{self._bin}:{self._python.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        )
-        with tempfile.TemporaryDirectory(dir=self._store.blobs.parent) as scratch:
-            note = Path(scratch) / "layer" / "opt" / "airflow-smd" / "base.txt"
-            note.parent.mkdir(parents=True)
-            note.write_text(f"This machine's own root, standing for {reference}\n")
-            for made in (note, *note.parents[:3]):
-                os.utime(made, (0, 0))
-            layer = self._store.keep(f"host-{reference.replace('/', '-')}", note.parents[2])
-        return Base(layers=(layer,), on_host=True, environment={"PATH": path, "LANG": "C.UTF-8"})
 
     def _for_buildah(self, reference: str) -> str:
         kind = self._kind(reference)

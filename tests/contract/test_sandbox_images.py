@@ -6,6 +6,7 @@ import json
 import time
 import urllib.request
 import uuid
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +88,7 @@ class Site:
             if job["TrainingJobStatus"] != "InProgress":
                 break
             time.sleep(0.1)
+        assert job["TrainingJobStatus"] == "Completed", job
         events = self.sandbox.client("logs").filter_log_events(
             logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/"
         )["events"]
@@ -119,9 +121,27 @@ def test_a_job_runs_in_the_image_that_was_built(site: Site) -> None:
 
     job = site.run(image, "cat /opt/proof; echo answer $ANSWER")
 
-    assert job["TrainingJobStatus"] == "Completed", job
     assert {"from the build", "answer 42"} <= set(job["printed"])
     assert not Path("/opt/proof").exists()
+
+
+@runs
+def test_a_package_that_the_recipe_adds_is_there_for_the_job(site: Site) -> None:
+    package = site.code / "greeting-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(package, "w") as wheel:
+        wheel.writestr("greeting.py", "WORD = 'hello from the wheel'\n")
+        info = "greeting-1.0.dist-info"
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    image = site.own(
+        f"COPY {package.name} /srv/",
+        f"RUN pip install --no-index /srv/{package.name} && python -c 'import greeting'",
+    )
+
+    job = site.run(image, "python3 -c 'import greeting; print(greeting.WORD)'")
+
+    assert "hello from the wheel" in job["printed"]
 
 
 @runs
@@ -355,6 +375,5 @@ def test_buildah_builds_what_the_dockerfile_says_and_a_job_runs_in_it(
     image = site.own("RUN echo by buildah > /opt/proof && python3 --version")
     job = site.run(image, "cat /opt/proof")
 
-    assert job["TrainingJobStatus"] == "Completed", job
     assert "by buildah" in job["printed"]
     assert str(home) not in Path("/proc/mounts").read_text()
