@@ -162,3 +162,14 @@ def channel_input(file_system: Mapping[str, Any]) -> dict[str, Any]:
             "directory_path": lustre["DirectoryPath"],
         }
     return {"s3_data": source["S3DataSource"]["S3Uri"], "input_mode": file_system["input_mode"]}
+
+
+def merged_tags(*sources: Mapping[str, str] | Sequence[Mapping[str, str]] | None) -> list[dict[str, str]]:
+    """Return all tags in the API's form; of two values for one key the later source's counts."""
+    tags: dict[str, str] = {}
+    for source in sources:
+        if isinstance(source, Mapping):
+            tags |= source
+        else:
+            tags |= {tag["Key"]: tag["Value"] for tag in source or ()}
+    return [{"Key": key, "Value": value} for key, value in tags.items()]

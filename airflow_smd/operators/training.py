@@ -19,6 +19,7 @@ from airflow_smd.domain.training import (
     WaitOut,
     channel_input,
     failure,
+    merged_tags,
     next_step,
     outcome,
 )
@@ -181,14 +182,15 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         source_uri = str(source_dir)
         if source_dir and not source_uri.startswith("s3://"):
             source_uri = self.source.put(Path(source_uri))
-        tags = [{"Key": key, "Value": value} for key, value in identity.tags.items()]
+        overrides = self.overrides or {}
+        tags = merged_tags(self.job.get("tags"), overrides.get("Tags"), identity.tags)
         return compile_job(
             job,
             catalogue,
             name=job_name,
             source_uri=source_uri,
             output_uri=f"{self.work_uri.rstrip('/')}/output",
-            overrides={"Tags": tags, **(self.overrides or {})},
+            overrides={**overrides, "Tags": tags},
             silenced=tuple(self.ignore_rules),
         )
 

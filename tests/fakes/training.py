@@ -54,7 +54,9 @@ class FakeTrainingJobs:
 
     def end(self, job_name: str, status: TrainingStatus, **changes: Any) -> None:
         secondary = changes.pop("secondary_status", str(status))
-        self.runs[job_name] = replace(self.runs[job_name], status=status, secondary_status=secondary, **changes)
+        self.runs[job_name] = replace(
+            self.runs[job_name], status=status, secondary_status=secondary, **changes
+        )
 
 
 class FakeJobLogs:

@@ -48,7 +48,9 @@ def a_run(status: TrainingStatus, secondary: str = "", reason: str = "", attempt
         pytest.param(["Failed"], Launch(ME.attempt_name(2)), id="failed: launch the next"),
         pytest.param(["Stopped"], Launch(ME.attempt_name(2)), id="stopped: launch the next"),
         pytest.param(["Stopping"], WaitOut(ME.attempt_name(1)), id="being stopped: wait until it is gone"),
-        pytest.param(["Failed", "InProgress"], Follow(ME.attempt_name(2)), id="second attempt runs: follow it"),
+        pytest.param(
+            ["Failed", "InProgress"], Follow(ME.attempt_name(2)), id="second attempt runs: follow it"
+        ),
         pytest.param(["Failed", "Failed"], Launch(ME.attempt_name(3)), id="two failed: launch the third"),
     ],
 )
@@ -66,7 +68,10 @@ def test_only_completed_is_success():
     ("run", "kind"),
     [
         pytest.param(
-            a_run(TrainingStatus.FAILED, reason="AlgorithmError: ExecuteUserScriptError: ValueError, exit code: 1"),
+            a_run(
+                TrainingStatus.FAILED,
+                reason="AlgorithmError: ExecuteUserScriptError: ValueError, exit code: 1",
+            ),
             AlgorithmFailed,
             id="user code",
         ),
@@ -76,7 +81,10 @@ def test_only_completed_is_success():
             id="user code that mentions data",
         ),
         pytest.param(
-            a_run(TrainingStatus.FAILED, reason="CapacityError: Unable to provision requested ML compute capacity."),
+            a_run(
+                TrainingStatus.FAILED,
+                reason="CapacityError: Unable to provision requested ML compute capacity.",
+            ),
             CapacityUnavailable,
             id="capacity",
         ),
@@ -100,7 +108,9 @@ def test_only_completed_is_success():
             DataNotReadable,
             id="data",
         ),
-        pytest.param(a_run(TrainingStatus.FAILED, reason="Something new"), TrainingFailed, id="unknown reason"),
+        pytest.param(
+            a_run(TrainingStatus.FAILED, reason="Something new"), TrainingFailed, id="unknown reason"
+        ),
         pytest.param(a_run(TrainingStatus.STOPPED), TrainingStopped, id="stopped by somebody"),
         pytest.param(a_run(TrainingStatus.STOPPED, "MaxRuntimeExceeded"), RuntimeExceeded, id="max runtime"),
         pytest.param(a_run(TrainingStatus.STOPPED, "MaxWaitTimeExceeded"), RuntimeExceeded, id="max wait"),
@@ -126,7 +136,9 @@ def test_a_retry_keeps_the_generation_and_a_clear_begins_another():
 def test_names_fit_and_never_collide_however_long():
     long = ["d" * 250, "d" * 249 + "e", "дата", "a.b", "a-b"]
     names = {
-        TaskIdentity(dag_id=dag, run_id=run, task_id=task, map_index=index, generation=number).attempt_name(99)
+        TaskIdentity(dag_id=dag, run_id=run, task_id=task, map_index=index, generation=number).attempt_name(
+            99
+        )
         for dag, run, task in product(long, repeat=3)
         for index, number in ((-1, 1), (0, 1), (1, 1), (-1, 12))
     }

@@ -7,7 +7,17 @@ import pytest
 
 from airflow_smd import operators
 
-HEAVY = {"sagemaker", "torch", "pandas", "moto", "fastapi", "boto3", "botocore", "numpy", "airflow.providers.amazon"}
+HEAVY = {
+    "sagemaker",
+    "torch",
+    "pandas",
+    "moto",
+    "fastapi",
+    "boto3",
+    "botocore",
+    "numpy",
+    "airflow.providers.amazon",
+}
 
 
 def modules_after(program: str) -> set[str]:
@@ -23,7 +33,9 @@ def floor() -> set[str]:
 
 @pytest.mark.parametrize("name", operators.__all__)
 def test_an_operator_loads_nothing_heavy(name: str, floor: set[str]):
-    loaded = modules_after(f"from airflow.sdk import DAG, Param, BaseOperator\nfrom airflow_smd.operators import {name}")
+    loaded = modules_after(
+        f"from airflow.sdk import DAG, Param, BaseOperator\nfrom airflow_smd.operators import {name}"
+    )
 
     assert not (loaded - floor) & HEAVY
 
