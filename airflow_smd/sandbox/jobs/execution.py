@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from airflow_smd.sandbox.faults import FaultKind
-from airflow_smd.sandbox.jobs import cloud, launch
-from airflow_smd.sandbox.jobs.hosts import Bind, HostPlan, Isolation, Session
-from airflow_smd.sandbox.jobs.layout import Layout
+from airflow_smd.sandbox.jobs import cloud
+from airflow_smd.sandbox.jobs.containers import Containers, JobFailed
+from airflow_smd.sandbox.jobs.hosts import HostPlan, Isolation, Session
 from airflow_smd.sandbox.jobs.logs import JobLog
 from airflow_smd.sandbox.jobs.machines import Machine
 from airflow_smd.sandbox.jobs.measure import Meter
 from airflow_smd.sandbox.jobs.record import Job, Store
-from airflow_smd.sandbox.runtime import Image, Runtime
+from airflow_smd.sandbox.runtime import Runtime
 
 INTERNAL_ERROR = "InternalServerError: We encountered an internal error.  Please try again."
 CAPACITY_ERROR = (
@@ -47,10 +45,6 @@ class End(StrEnum):
     FAULT = "fault"
     ABANDONED = "abandoned"
     """The sandbox goes down; the job's state is left for the next start to judge."""
-
-
-class JobFailed(Exception):
-    """The job ends as Failed; the text is its FailureReason."""
 
 
 class JobAbandoned(Exception):
@@ -83,6 +77,7 @@ class Work:
     changed: threading.Event = field(default_factory=threading.Event)
     """Wakes the job's thread: a host ended, a stop was asked for, the sandbox goes down."""
     directory: Path = field(init=False)
+    containers: Containers = field(init=False)
     _meter: Meter = field(default_factory=Meter)
     _session: Session | None = None
 
@@ -90,10 +85,7 @@ class Work:
         self.directory = (
             self.runtime.directory("jobs") / "work" / f"{self.job.name[:40]}-{secrets.token_hex(3)}"
         )
-
-    def layout(self, machine: Machine) -> Layout:
-        """Return where a host's directories lie."""
-        return Layout(self.directory / machine.name)
+        self.containers = Containers(self.runtime, self.isolation, self.directory)
 
     def update(self, change: Callable[[Job], None]) -> None:
         """Change the job and write it to disk."""
@@ -138,58 +130,6 @@ class Work:
 
     def _asked(self) -> bool:
         return self.stop_requested.is_set() or self.abandoned.is_set()
-
-    def host_plan(
-        self,
-        machine: Machine,
-        start: launch.Launch,
-        image: Image | None,
-        own: Mapping[str, str],
-        binds: Sequence[Bind],
-    ) -> HostPlan:
-        """Return how one host starts; `own` are the variables of the job, the request's Environment last."""
-        layout = self.layout(machine)
-        environment = launch.base_environment(self.runtime, image, self.isolation, layout.ml, machine.gpus)
-        own_pythonpath = own.get("PYTHONPATH") or (image.environment.get("PYTHONPATH") if image else None)
-        environment |= {**start.environment, **own}
-        if own_pythonpath:
-            stand_ins = launch.INSIDE / "stand_ins" if self.isolation.namespaces else launch.STAND_INS
-            environment["PYTHONPATH"] = f"{stand_ins}:{own_pythonpath}"
-        if not self.isolation.namespaces:
-            rewritten = {key: layout.rewritten(value) for key, value in environment.items()}
-            return HostPlan(
-                machine=machine,
-                directory=layout.directory,
-                argv=[layout.rewritten(word) for word in start.argv],
-                environment=rewritten,
-                working_directory=str(layout.ml / "code" if (layout.ml / "code").is_dir() else layout.ml),
-            )
-        return HostPlan(
-            machine=machine,
-            directory=layout.directory,
-            argv=start.argv,
-            environment=environment,
-            working_directory=image.working_directory if image else "/",
-            binds=[Bind(source=layout.ml, target="/opt/ml"), *self._sandbox_binds(), *binds],
-            layers=image.layers if image else (),
-            on_host_root=image.on_host_root if image else True,
-            visible=launch.inspect(self.runtime.settings.container_python).prefixes
-            if image is None or image.on_host_root
-            else (),
-        )
-
-    def _sandbox_binds(self) -> list[Bind]:
-        keys = self.directory / "ssh"
-        return [
-            Bind(source=launch.STAND_INS, target=str(launch.INSIDE / "stand_ins"), read_only=True),
-            Bind(source=launch.LAUNCHER, target=str(launch.INSIDE / "launcher.py"), read_only=True),
-            Bind(source=keys if keys.is_dir() else self._empty(), target="/root/.ssh"),
-        ]
-
-    def _empty(self) -> Path:
-        empty = self.directory / "empty"
-        empty.mkdir(mode=0o700, exist_ok=True)
-        return empty
 
     def run_hosts(
         self,
@@ -283,7 +223,7 @@ class Work:
         session = self._session
         if session is None or not Path("/proc/self/stat").exists():
             return
-        disks = {machine.name: self.layout(machine).ml for machine in self.machines}
+        disks = {machine.name: self.containers.layout(machine.name).ml for machine in self.machines}
         now = time.time()
         points = [
             (name, value, now, {"Host": f"{self.job.name}/{host}"}, "Percent")
@@ -312,56 +252,3 @@ class Work:
             fail(f"{INTERNAL_ERROR} [sandbox: {type(error).__name__}: {error}]")
         finally:
             cloud.remove(self.directory)
-
-
-def failure_reason(directory: Path, code: int, *, training: bool) -> str:
-    """Return AWS's FailureReason for a container that ended with `code`."""
-    failure = directory / "output" / "failure"
-    text = failure.read_text(errors="replace").strip() if failure.is_file() else ""
-    if training:
-        # AWS cuts the reason at 1,024 characters; the exit code after the text must survive that.
-        return f"AlgorithmError: {text[:980]}, exit code: {code}"
-    return f"AlgorithmError: {text or 'See job logs for more information'}"
-
-
-def make_ssh_keys(directory: Path) -> None:
-    """Create what lets the hosts of a job log in to each other without a question."""
-    import subprocess
-
-    if not shutil.which("ssh-keygen"):
-        return
-    keys = directory / "ssh"
-    keys.mkdir(mode=0o700)
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / "id_ed25519"],
-        check=True,
-        capture_output=True,
-    )
-    shutil.copy(keys / "id_ed25519.pub", keys / "authorized_keys")
-    (keys / "config").write_text(
-        "Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
-    )
-    (keys / "config").chmod(0o600)
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def find_image(work: Work, uri: str, role: str) -> Image | None:
-    """Return an image of this account's ECR, None for anybody else's; a missing one fails the job."""
-    image = work.runtime.image(uri)
-    repository = work.cloud.own_repository(uri)
-    if image is not None or repository is None:
-        return image
-    registry = uri.partition(".")[0]
-    if not work.cloud.repository_exists(repository):
-        raise JobFailed(
-            f"ClientError: Cannot find repository: {repository} in registry ID: {registry} Please check if"
-            f" your ECR repository exists and role {role} has proper pull permissions for SageMaker:"
-            " ecr:BatchCheckLayerAvailability, ecr:BatchGetImage, ecr:GetDownloadUrlForLayer"
-        )
-    raise JobFailed(f"ClientError: Cannot find image: {uri} in repository: {repository}")

@@ -9,15 +9,8 @@ from typing import Any
 from airflow_smd.sandbox.faults import FaultKind
 from airflow_smd.sandbox.jobs import layout, staging
 from airflow_smd.sandbox.jobs.cloud import files_under
-from airflow_smd.sandbox.jobs.execution import (
-    INTERNAL_ERROR,
-    End,
-    JobFailed,
-    Outcome,
-    Work,
-    failure_reason,
-    find_image,
-)
+from airflow_smd.sandbox.jobs.containers import JobFailed, failure_reason, find_image
+from airflow_smd.sandbox.jobs.execution import INTERNAL_ERROR, End, Outcome, Work
 from airflow_smd.sandbox.jobs.hosts import Bind, HostPlan
 from airflow_smd.sandbox.jobs.launch import Launch
 from airflow_smd.sandbox.jobs.machines import Machine
@@ -41,7 +34,7 @@ class ProcessingRun:
         """Go through the phases; call it through `Work.carry_out`."""
         work, application = self._work, self._request["AppSpecification"]
         work.provision()
-        image = find_image(work, application["ImageUri"], self._request["RoleArn"])
+        image = find_image(work.runtime, work.cloud, application["ImageUri"], self._request["RoleArn"])
         if work.stop_requested.is_set():
             self._finish(Status.STOPPED)
             return
@@ -56,7 +49,7 @@ class ProcessingRun:
         plans: list[HostPlan] = []
         for machine in work.machines:
             binds = self._lay_out(machine)
-            plans.append(work.host_plan(machine, start, image, own, binds))
+            plans.append(work.containers.plan(machine, start, image, own, binds))
         work.update(lambda job: job.described.update(ProcessingStartTime=time.time()))
         now, stopping = time.monotonic(), self._request.get("StoppingCondition") or {}
         limits = {End.MAX_RUNTIME: now + stopping.get("MaxRuntimeInSeconds", 86_400)}
@@ -71,7 +64,7 @@ class ProcessingRun:
         self._finish(Status.FAILED, reason)
 
     def _lay_out(self, machine: Machine) -> list[Bind]:
-        work, place, binds = self._work, self._work.layout(machine), []
+        work, place, binds = self._work, self._work.containers.layout(machine.name), []
         place.ml.mkdir(parents=True)
         described: Any = work.job.as_aws()
         if not work.isolation.namespaces:
@@ -100,7 +93,7 @@ class ProcessingRun:
         try:
             objects = staging.objects_of(work.cloud, source["S3Uri"], source["S3DataType"])
             part = staging.share(objects, source.get("S3DataDistributionType"), machine.number, count)
-            staging.download(work.cloud, part, work.layout(machine).real(path))
+            staging.download(work.cloud, part, work.containers.layout(machine.name).real(path))
         except (staging.NoObjects, KeyError) as error:
             raise JobFailed(f"ClientError: Failed to download data for input {name}. {error}") from error
 
@@ -119,7 +112,7 @@ class ProcessingRun:
             case End.DONE:
                 self._finish(Status.COMPLETED)
             case End.FAILED:
-                place = self._work.layout(next(m for m in self._work.machines if m.name == outcome.host))
+                place = self._work.containers.layout(outcome.host)
                 raise JobFailed(failure_reason(place.ml, outcome.code, training=False))
             case End.MAX_RUNTIME:
                 self._finish(Status.STOPPED, _MAX_RUNTIME_REASON)
@@ -133,7 +126,7 @@ class ProcessingRun:
     def _keep_exit_message(self) -> None:
         """ExitMessage is what a container leaves in /opt/ml/output/message, at most 1,024 characters."""
         for machine in self._work.machines:
-            written = self._work.layout(machine).ml / _EXIT_MESSAGE
+            written = self._work.containers.layout(machine.name).ml / _EXIT_MESSAGE
             if written in files_under(written.parent):
                 text = written.read_text(errors="replace")[:1024]
                 self._work.update(lambda job, text=text: job.described.update(ExitMessage=text))  # type: ignore[misc]

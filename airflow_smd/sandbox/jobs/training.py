@@ -10,16 +10,14 @@ from typing import Any
 from airflow_smd.sandbox.faults import FaultKind
 from airflow_smd.sandbox.jobs import launch, layout, staging
 from airflow_smd.sandbox.jobs.cloud import join_uri
-from airflow_smd.sandbox.jobs.execution import (
-    End,
+from airflow_smd.sandbox.jobs.containers import (
     JobFailed,
-    Outcome,
-    Work,
     failure_reason,
     find_image,
     free_port,
     make_ssh_keys,
 )
+from airflow_smd.sandbox.jobs.execution import End, Outcome, Work
 from airflow_smd.sandbox.jobs.hosts import Bind, HostPlan
 from airflow_smd.sandbox.jobs.machines import Machine
 from airflow_smd.sandbox.jobs.record import Job, Secondary, Status
@@ -77,11 +75,8 @@ class TrainingRun:
         self._enter(Secondary.STARTING, "Starting the training job")
         self._work.provision()
         self._enter(Secondary.STARTING, "Preparing the instances for training")
-        image = find_image(
-            self._work,
-            self._request["AlgorithmSpecification"].get("TrainingImage", ""),
-            self._request["RoleArn"],
-        )
+        uri = self._request["AlgorithmSpecification"].get("TrainingImage", "")
+        image = find_image(self._work.runtime, self._work.cloud, uri, self._request["RoleArn"])
         if self._work.stop_requested.is_set():
             return Outcome(End.STOPPED)
         self._enter(Secondary.DOWNLOADING, "Downloading input data")
@@ -99,7 +94,7 @@ class TrainingRun:
             make_ssh_keys(work.directory)
         binds: dict[str, list[Bind]] = {}
         for machine in work.machines:
-            place = work.layout(machine)
+            place = work.containers.layout(machine.name)
             if place.directory.exists():
                 shutil.rmtree(place.directory)
             place.ml.mkdir(parents=True)
@@ -112,7 +107,7 @@ class TrainingRun:
         for machine, mirror in zip(work.machines, self._checkpoints, strict=False):
             mirror.directory.mkdir(parents=True, exist_ok=True)
             mirror.fetch()
-            binds[machine.name] += work.layout(machine).bind(self._checkpoint_path())
+            binds[machine.name] += work.containers.layout(machine.name).bind(self._checkpoint_path())
         return binds
 
     def _channels(self, machine: Machine) -> list[Bind]:
@@ -121,7 +116,7 @@ class TrainingRun:
             if not layout.uses_channel(channel, machine):
                 continue
             target = f"{layout.ML}/input/data/{channel['ChannelName']}"
-            real = work.layout(machine).real(target)
+            real = work.containers.layout(machine.name).real(target)
             if source := staging.s3_source(channel):
                 users = [other for other in work.machines if layout.uses_channel(channel, other)]
                 try:
@@ -166,11 +161,10 @@ class TrainingRun:
         config = self._request.get("CheckpointConfig")
         if not config:
             return []
+        places = [self._work.containers.layout(machine.name) for machine in self._work.machines]
         return [
-            staging.Mirror(
-                self._work.cloud, self._work.layout(machine).real(self._checkpoint_path()), config["S3Uri"]
-            )
-            for machine in self._work.machines
+            staging.Mirror(self._work.cloud, place.real(self._checkpoint_path()), config["S3Uri"])
+            for place in places
         ]
 
     def _plans(self, image: Image | None, binds: Mapping[str, Sequence[Bind]]) -> list[HostPlan]:
@@ -183,7 +177,9 @@ class TrainingRun:
         }
         if not work.isolation.namespaces:
             own["SMD_SANDBOX_MASTER_PORT"] = str(free_port())
-        plans = [work.host_plan(machine, start, image, own, binds[machine.name]) for machine in work.machines]
+        plans = [
+            work.containers.plan(machine, start, image, own, binds[machine.name]) for machine in work.machines
+        ]
         self._note = start.note
         return plans
 
@@ -226,7 +222,7 @@ class TrainingRun:
                 return
             case End.FAILED:
                 self._upload(model=False)
-                place = self._work.layout(next(m for m in self._work.machines if m.name == outcome.host))
+                place = self._work.containers.layout(outcome.host)
                 raise JobFailed(failure_reason(place.ml, outcome.code, training=True))
             case End.DONE:
                 self._enter(Secondary.UPLOADING, "Uploading generated training model")
@@ -243,10 +239,10 @@ class TrainingRun:
         work, output = self._work, self._request["OutputDataConfig"]
         uri = join_uri(output["S3OutputPath"], self._job.name, "output")
         compressed = output.get("CompressionType") != "NONE"
-        outputs = [work.layout(machine).ml / "output" / "data" for machine in work.machines]
+        outputs = [work.containers.layout(machine.name).ml / "output" / "data" for machine in work.machines]
         staging.upload_artifacts(work.cloud, outputs, uri, "output", work.directory, compressed=compressed)
         if model:
-            models = [work.layout(machine).ml / "model" for machine in work.machines]
+            models = [work.containers.layout(machine.name).ml / "model" for machine in work.machines]
             staging.upload_artifacts(work.cloud, models, uri, "model", work.directory, compressed=compressed)
             artifact = join_uri(uri, "model.tar.gz" if compressed else "model/")
             work.update(lambda job: job.described.update(ModelArtifacts={"S3ModelArtifacts": artifact}))
