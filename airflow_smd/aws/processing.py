@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from airflow_smd.domain.identity import TaskIdentity
 from airflow_smd.domain.processing import ProcessingRun, ProcessingStatus
-from airflow_smd.errors import NameTaken, ProcessingRefused, UnexpectedAnswer
+from airflow_smd.errors import NameTaken, PreprocessTransient, ProcessingRefused, UnexpectedAnswer
 
 _REFUSALS = ("ValidationException", "AccessDeniedException", "AccessDenied", "InvalidParameterValue")
 
@@ -42,6 +42,7 @@ class ProcessingJobs:
 
         Raises:
             NameTaken: a job of this name is there already.
+            PreprocessTransient: the account's quota is used up.
             ProcessingRefused: SageMaker would refuse this request again.
         """
         name = request["ProcessingJobName"]
@@ -51,6 +52,8 @@ class ProcessingJobs:
             code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
             if code == "ResourceInUse":
                 raise NameTaken(name) from error
+            if code == "ResourceLimitExceeded":
+                raise PreprocessTransient(name, f"{code}: {message}", "") from error
             if code in _REFUSALS:
                 raise ProcessingRefused(name, code, message) from error
             raise

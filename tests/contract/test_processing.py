@@ -24,7 +24,13 @@ from airflow_smd.domain.preprocess_arguments import INSTANCE_TYPE, wish_of
 from airflow_smd.domain.processing import ProcessingStatus, outcome
 from airflow_smd.domain.training import Outcome
 from airflow_smd.domain.transforms import OPTIONS
-from airflow_smd.errors import NameTaken, PreprocessFailed, ProcessingRefused, UnexpectedAnswer
+from airflow_smd.errors import (
+    NameTaken,
+    PreprocessFailed,
+    PreprocessTransient,
+    ProcessingRefused,
+    UnexpectedAnswer,
+)
 from airflow_smd.operators.preprocess import SageMakerPreprocessOperator
 from tests.fakes.dataset import FakeDatasets
 from tests.fakes.processing import FakeProcessingJobs
@@ -295,6 +301,28 @@ class Answering:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+    def create_processing_job(self, **_arguments):
+        raise self.answer
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "worth_a_retry"),
+    [
+        ("ResourceInUse", NameTaken, True),
+        ("ResourceLimitExceeded", PreprocessTransient, True),
+        ("ValidationException", ProcessingRefused, False),
+        ("AccessDeniedException", ProcessingRefused, False),
+        ("ThrottlingException", ClientError, None),
+    ],
+)
+def test_refusals_to_create_are_told_apart(code, kind, worth_a_retry):
+    error = ClientError({"Error": {"Code": code, "Message": "said SageMaker"}}, "CreateProcessingJob")
+
+    with pytest.raises(kind) as caught:
+        ProcessingJobs(Answering(error)).launch({"ProcessingJobName": "j"})
+
+    assert getattr(caught.value, "worth_a_retry", None) is worth_a_retry
 
 
 def test_a_state_that_is_not_known_is_never_success():

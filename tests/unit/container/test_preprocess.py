@@ -336,3 +336,32 @@ def test_killed_and_run_again_gives_the_same_bytes(digits, tmp_path, after_secon
     assert code == 0, log
     run(job(), Place(digits, tmp_path / "here"))
     assert contents(container.output) == contents(tmp_path / "here")
+
+
+def test_a_stopped_container_ends_at_once_and_leaves_nothing_behind(tmp_path):
+    """SageMaker sends SIGTERM and waits 120 s."""
+    user, source = tmp_path / "user", tmp_path / "in"
+    user.mkdir()
+    source.mkdir()
+    (user / "slow.py").write_text(
+        "import pathlib, time\n"
+        "def sleep(sample):\n"
+        "    (pathlib.Path(sample['__path__']).parent.parent / 'began').touch()\n"
+        "    time.sleep(100)\n"
+        "    yield {}\n"
+    )
+    for number in range(8):
+        (source / f"{number}.txt").write_text("text")
+    container = Container(
+        tmp_path / "ml", source, job(transform={"kind": "function", "function": "slow:sleep"}), user
+    )
+    process = container.start()
+    while not list(tmp_path.rglob("began")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+    process.terminate()
+
+    process.communicate(timeout=30)  # ends only when every worker has let go of the log
+    assert process.returncode == 143
+    assert list(container.output.rglob("*.*")) == []
