@@ -34,10 +34,11 @@ def _problem(rule: str, name: str, value: Any, message: str, remedy: str, **more
     return Problem(rule=rule, field=name, value=value, message=message, remedy=remedy, **more)
 
 
-def known_fields(
-    name: str, raw: Mapping[str, Any], allowed: Sequence[str]
-) -> tuple[dict[str, Any], list[Problem]]:
+def known_fields(name: str, raw: Any, allowed: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments that exist, and a problem with the nearest name for each that does not."""
+    if not isinstance(raw, Mapping):
+        message, remedy = f"A mapping with {', '.join(allowed)} is needed.", "Write it as a dict."
+        return {}, [_problem("not-a-mapping", name, raw, message, remedy)]
     problems = []
     for key in raw:
         if key not in allowed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -184,18 +183,18 @@ class TrainingImageBuildOperator(SmdOperator):
 
     def _parse(self) -> tuple[ImageRecipe, BuildSettings, list[Problem]]:
         additions = {"base_image": self.base_image, "pip": self.pip}
-        given = {name: value for name, value in additions.items() if value}
-        recipe, problems = ImageRecipe.parse(given | dict(self.recipe or {}))
-        settings, more = BuildSettings.parse({"role_arn": self.codebuild_role_arn} | dict(self.build or {}))
+        recipe, problems = ImageRecipe.parse(_over({k: v for k, v in additions.items() if v}, self.recipe))
+        settings, more = BuildSettings.parse(_over({"role_arn": self.codebuild_role_arn}, self.build))
         return recipe, settings, problems + more
 
     def _refuse_what_is_known(self) -> None:
         """Refuse at DAG parse what no template can change."""
-        if isinstance(self.recipe or {}, Mapping) and isinstance(self.build or {}, Mapping):
-            recipe, settings, problems = self._parse()
-            problems += recipe_problems(recipe)
+        recipe, settings, problems = self._parse()
+        whole = {problem.field for problem in problems}
+        problems += recipe_problems(recipe) if "recipe" not in whole else []
+        if "build" not in whole:
             problems += target_problems(str(self.repository), str(self.work_uri), settings)
-            refuse(problem for problem in problems if not re.search("{{|{%", str(problem.value)))
+        refuse(problem for problem in problems if not re.search("{{|{%", str(problem.value)))
 
     def _start(self, context: Context, plan: ImagePlan, start: Start) -> str:
         identity, settings = self.identity(context), self._parse()[1]
@@ -221,14 +220,7 @@ class TrainingImageBuildOperator(SmdOperator):
         from airflow_smd.triggers.image import ImageBuildTrigger
 
         self._following = build_id
-        trigger = ImageBuildTrigger(
-            build_id=build_id,
-            tag=tag,
-            connection=self.connection.serialize(),
-            poll_seconds=self.poll_seconds,
-            deadline=time.time() + self.execution_timeout.total_seconds() if self.execution_timeout else None,
-        )
-        return self.wait(context, trigger, "finish")
+        return self.wait(context, ImageBuildTrigger(build_id=build_id, tag=tag, **self.waiting()), "finish")
 
     def _failure(self, build: ImageBuild) -> Exception:
         kinds: dict[BuildStatus, type[ImageBuildFailed]] = {
@@ -246,6 +238,11 @@ class TrainingImageBuildOperator(SmdOperator):
             log_lines=self.builds.log_tail(build, LOG_LINES),
             link=build.link,
         )
+
+
+def _over(given: Mapping[str, Any], more: Any) -> Any:
+    """Return `given` with `more` laid over it; what is no mapping is left for the parser to refuse."""
+    return {**given, **(more or {})} if isinstance(more or {}, Mapping) else more
 
 
 def _result(image: PublishedImage, *, built: bool, seconds: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""This machine's own root as the base of an image, with a Python and a pip as AWS's images have them."""
+"""The root of this machine as the base of an image, with a Python and a pip as AWS's images have them."""
 
 from __future__ import annotations
 

@@ -230,6 +230,7 @@ def test_killing_a_task_that_built_nothing_does_nothing(world: FakeWorld, code: 
         pytest.param({"codebuild_role_arn": "role"}, "codebuild_role_arn", id="a role that is no ARN"),
         pytest.param({"base_image": "pytorch"}, "recipe.base_image", id="a base without a tag"),
         pytest.param({"recipe": {"pips": []}}, "recipe.pips", id="a field that does not exist"),
+        pytest.param({"recipe": ["git"]}, "recipe", id="a recipe that is no mapping"),
         pytest.param({"work_uri": "bucket"}, "work_uri", id="a work folder that is no S3 URI"),
     ],
 )
@@ -250,6 +251,13 @@ def test_templates_are_left_for_the_run(world: FakeWorld, code: Path) -> None:
 
     assert [problem.field for problem in refused.value.problems] == ["work_uri", "codebuild_role_arn"]
     assert world.calls == []
+
+
+def test_a_whole_recipe_may_come_from_a_template(world: FakeWorld, code: Path) -> None:
+    operator = task(world, code, base_image="", recipe="{{ params.recipe }}")
+    operator.recipe = {"base_image": DLC}  # as Airflow renders it
+
+    assert deferred(operator).tag
 
 
 def test_a_missing_requirements_file_is_refused_before_anything_is_made(world: FakeWorld, code: Path) -> None:
