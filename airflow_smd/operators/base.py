@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, wraps
@@ -103,6 +105,21 @@ class SmdOperator(BaseOperator):
             generation=generation(max_tries=ti.max_tries, retries=self.retries or 0),
             deployment=conf.get("smd", "deployment", fallback=""),
         )
+
+    def waiting(self, at_most_seconds: float = math.inf) -> dict[str, Any]:
+        """Return the arguments that every trigger takes.
+
+        Args:
+            at_most_seconds: longest wait; `execution_timeout` counts too, which Airflow itself does not
+                enforce while a task is deferred.
+        """
+        if self.execution_timeout is not None:
+            at_most_seconds = min(at_most_seconds, self.execution_timeout.total_seconds())
+        return {
+            "connection": self.connection.serialize(),
+            "poll_seconds": self.poll_seconds,
+            "deadline": None if math.isinf(at_most_seconds) else time.time() + at_most_seconds,
+        }
 
     def wait(self, context: Context, trigger: WaitTrigger, method_name: str) -> Any:
         """Wait with `trigger`, then go on in `method_name(context, event)`: in the triggerer or here."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -44,12 +43,6 @@ class LustreOperator(SmdOperator):
         from airflow_smd.hooks.lustre import LustreHook
 
         return LustreHook(self.connection)
-
-    def deadline(self, seconds: float) -> float:
-        """Return the Unix time when to stop waiting: after `seconds`, or `execution_timeout` if less."""
-        if self.execution_timeout is not None:
-            seconds = min(seconds, self.execution_timeout.total_seconds())
-        return time.time() + seconds
 
 
 class LustreCreateOperator(LustreOperator):
@@ -252,9 +245,7 @@ class LustreCreateOperator(LustreOperator):
         trigger = FileSystemTrigger(
             file_system_id=file_system.file_system_id,
             association_id=association_id,
-            connection=self.connection.serialize(),
-            poll_seconds=self.poll_seconds,
-            deadline=self.deadline(LINK_TIMEOUT_SECONDS if association_id else seconds),
+            **self.waiting(LINK_TIMEOUT_SECONDS if association_id else seconds),
         )
         return self.wait(context, trigger, method_name)
 
@@ -343,12 +334,7 @@ class LustreDeleteOperator(LustreOperator):
         self.log.info("Deleting %s", ", ".join(left))
         from airflow_smd.triggers.lustre import DeletionTrigger
 
-        trigger = DeletionTrigger(
-            file_system_ids=ids,
-            connection=self.connection.serialize(),
-            poll_seconds=self.poll_seconds,
-            deadline=self.deadline(DELETION_TIMEOUT_SECONDS),
-        )
+        trigger = DeletionTrigger(file_system_ids=ids, **self.waiting(DELETION_TIMEOUT_SECONDS))
         return self.wait(context, trigger, "finish")
 
     def finish(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -223,14 +222,7 @@ class SageMakerPreprocessOperator(SmdOperator):
         from airflow_smd.triggers.processing import ProcessingTrigger
 
         self._following = job_name
-        deadline = time.time() + self.execution_timeout.total_seconds() if self.execution_timeout else None
-        trigger = ProcessingTrigger(
-            job_name=job_name,
-            carry=carry,
-            connection=self.connection.serialize(),
-            poll_seconds=self.poll_seconds,
-            deadline=deadline,
-        )
+        trigger = ProcessingTrigger(job_name=job_name, carry=carry, **self.waiting())
         return self.wait(context, trigger, method_name)
 
     def _seal(self, run: ProcessingRun, made: Plan) -> Manifest:

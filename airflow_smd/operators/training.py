@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -208,14 +207,7 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         from airflow_smd.triggers.training import TrainingTrigger
 
         self._following = job_name
-        deadline = time.time() + self.execution_timeout.total_seconds() if self.execution_timeout else None
-        trigger = TrainingTrigger(
-            job_name=job_name,
-            connection=self.connection.serialize(),
-            poll_seconds=self.poll_seconds,
-            deadline=deadline,
-        )
-        return self.wait(context, trigger, method_name)
+        return self.wait(context, TrainingTrigger(job_name=job_name, **self.waiting()), method_name)
 
     def _explain(self, run: TrainingRun) -> None:
         """Put the first error of any host into the task log; the launcher's last line says little."""
