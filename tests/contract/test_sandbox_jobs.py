@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -1028,6 +1029,39 @@ def test_processing_job_maps_shards_over_its_hosts(bench: Bench) -> None:
     assert [item["Key"].rpartition("/")[2] for item in listed] == ["algo-1-a", "algo-1-c", "algo-2-b"]
     assert bench.text(f"{out}/algo-2-b") == "TWO"
     assert "copied b" in bench.logs(job["ProcessingJobName"], "Processing")["algo-2"]
+
+
+def test_stopped_processing_job_keeps_what_it_uploads_as_it_goes(bench: Bench) -> None:
+    """With S3UploadMode Continuous an output is in S3 before the job ends, and stays when it is stopped."""
+    out, name = f"continuous-{uuid.uuid4().hex}", f"job-{uuid.uuid4().hex[:8]}"
+    output = {
+        "S3Uri": f"s3://{BUCKET}/{out}",
+        "LocalPath": "/opt/ml/processing/output",
+        "S3UploadMode": "Continuous",
+    }
+
+    def stop_once_uploaded() -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            if bench.s3.list_objects_v2(Bucket=BUCKET, Prefix=out).get("Contents"):
+                break
+            time.sleep(0.1)
+        bench.sagemaker.stop_processing_job(ProcessingJobName=name)
+
+    stopper = threading.Thread(target=stop_once_uploaded)
+    stopper.start()
+    job = bench.process(
+        "import sys, time\nopen(sys.argv[1] + '/first', 'w').write('early')\ntime.sleep(300)",
+        "/opt/ml/processing/output",
+        ProcessingJobName=name,
+        ProcessingOutputConfig={"Outputs": [{"OutputName": "out", "S3Output": output}]},
+    )
+    stopper.join()
+
+    assert job["ProcessingJobStatus"] == "Stopped"
+    assert bench.text(f"{out}/first") == "early"
+    listed = bench.sagemaker.list_processing_jobs(NameContains=name, StatusEquals="Stopped")
+    assert [item["ProcessingJobName"] for item in listed["ProcessingJobSummaries"]] == [name]
 
 
 def test_failed_processing_job_keeps_its_exit_message(bench: Bench) -> None:

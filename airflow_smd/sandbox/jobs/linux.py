@@ -63,11 +63,12 @@ def pivot_root(new_root: str) -> None:
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Ask the kernel for a signal when the parent process ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+    """Ask the kernel for a signal when the parent process ends; only Linux can."""
+    if hasattr(_libc, "prctl"):
+        _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of grandchildren whose parent ended."""
+    """Become the parent of grandchildren whose parent ended; only Linux can."""
     if hasattr(_libc, "prctl"):
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
