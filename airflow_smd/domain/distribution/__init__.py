@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_smd.domain.distribution.job import Form, Job, Workload
 
 if TYPE_CHECKING:
-    from airflow_smd.domain.distribution.compiler import conventional_uris, launch_hyperparameters
+    from airflow_smd.domain.distribution.compiler import conventional_uris
     from airflow_smd.domain.distribution.images import Catalogue, image_of
+    from airflow_smd.domain.distribution.launch import launch_hyperparameters
     from airflow_smd.domain.distribution.rules import RULES
     from airflow_smd.domain.distribution.shapes import Shape
     from airflow_smd.domain.distribution.values import (
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from airflow_smd.errors import Problem
 
 _HOMES: Mapping[str, tuple[str, ...]] = {
-    "compiler": ("conventional_uris", "launch_hyperparameters"),
+    "compiler": ("conventional_uris",),
     "images": ("Catalogue", "image_of"),
+    "launch": ("launch_hyperparameters",),
     "rules": ("RULES",),
     "shapes": ("Shape",),
     "values": (

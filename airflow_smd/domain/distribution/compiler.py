@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from copy import deepcopy
-from posixpath import basename
 from typing import Any
 
 from airflow_smd.domain.distribution import channels as inputs
@@ -13,6 +12,7 @@ from airflow_smd.domain.distribution.debugger import debugger_fields
 from airflow_smd.domain.distribution.facts import version_key
 from airflow_smd.domain.distribution.images import Catalogue, image_of
 from airflow_smd.domain.distribution.job import Form, Job
+from airflow_smd.domain.distribution.launch import hyperparameters, some
 from airflow_smd.domain.distribution.linter import lint
 from airflow_smd.domain.distribution.recipes import with_recipe
 from airflow_smd.domain.distribution.shapes import check, merge
@@ -68,101 +68,6 @@ def compile_job(
     return request
 
 
-def hyperparameters(job: Job, name: str, code: str, output_uri: str) -> dict[str, str]:
-    """Return every hyperparameter: the user's, then the script's, then the launcher's."""
-    user = job.get("hyperparameters", {})
-    if job.estimator == "Estimator":
-        # The generic class writes its user's values as plain text, the framework classes as JSON.
-        encoded = {key: str(value) for key, value in user.items()}
-    else:
-        encoded = {key: json.dumps(value) for key, value in user.items()}
-    script = _script(job, name, code) if job.get("entry_point") or job.get("source_dir") else {}
-    launcher = launch_hyperparameters(job)
-    if job.estimator == "TensorFlow" and job.arguments.get("model_dir") is not False:
-        mpi = launcher.get("sagemaker_mpi_enabled", False)
-        default = "/opt/ml/model" if mpi else f"{output_uri.rstrip('/')}/{name}/model"
-        launcher["model_dir"] = job.get("model_dir") or default
-    if compiler := job.get("compiler_config"):
-        settings = compiler if isinstance(compiler, Mapping) else {}
-        launcher["sagemaker_training_compiler_enabled"] = settings.get("enabled", True)
-        launcher["sagemaker_training_compiler_debug_mode"] = settings.get("debug", False)
-    return encoded | {key: json.dumps(value) for key, value in (script | launcher).items()}
-
-
-def launch_hyperparameters(job: Job) -> dict[str, Any]:
-    """Return the hyperparameters by which the training toolkit chooses and sets up its launcher."""
-    groups = _named_groups(job)
-    # SDK v2 drops the group beside torch_distributed, so that every group starts a torchrun of its own.
-    found: dict[str, Any] = {"sagemaker_distribution_instance_groups": groups} if groups else {}
-    if job.estimator == "HuggingFace" and job.enabled("pytorchddp"):
-        return found | {"sagemaker_pytorch_ddp_enabled": True} | _typed(job)
-    if job.torchrun and job.framework != "tensorflow":
-        # The HuggingFace class drops smdistributed beside torch_distributed, and mp_parameters with it.
-        library = _smdistributed(job) if "smdistributed" in job.distribution else {}
-        return found | library | {"sagemaker_torch_distributed_enabled": True} | _typed(job)
-    for key, hyperparameter in _SWITCHES.items():
-        section = job.section(key)
-        if section is not None:
-            found[hyperparameter] = section.get("enabled", False)
-    if (mpi := job.section("mpi")) is not None:
-        found |= _mpi(mpi)
-    if "smdistributed" in job.distribution or (
-        job.estimator == "PyTorch" and "pytorchddp" in job.distribution
-    ):
-        found |= _smdistributed(job)
-    return found
-
-
-_SWITCHES: Mapping[str, str] = {
-    "pytorchxla": "sagemaker_pytorch_xla_multi_worker_enabled",
-    "parameter_server": "sagemaker_parameter_server_enabled",
-    "multi_worker_mirrored_strategy": "sagemaker_multi_worker_mirrored_strategy_enabled",
-}
-
-
-def _typed(job: Job) -> dict[str, Any]:
-    return _some(sagemaker_instance_type=job.get("instance_type"))
-
-
-def _mpi(mpi: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "sagemaker_mpi_enabled": mpi.get("enabled", False),
-        "sagemaker_mpi_custom_mpi_options": mpi.get("custom_mpi_options", ""),
-    } | _some(sagemaker_mpi_num_of_processes_per_host=mpi.get("processes_per_host"))
-
-
-def _named_groups(job: Job) -> list[str]:
-    if job.group_names:
-        return list(job.group_names)
-    return [group.name for group in job.groups if group.name] if len(job.groups) == 1 and job.on else []
-
-
-def _smdistributed(job: Job) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    model = job.section("modelparallel") or {}
-    if model.get("enabled") is True and job.smp_parameters:
-        found["mp_parameters"] = dict(job.smp_parameters)
-    data = job.section("dataparallel") or job.section("pytorchddp") or {}
-    found["sagemaker_distributed_dataparallel_enabled"] = data.get("enabled", False)
-    found["sagemaker_instance_type"] = job.get("instance_type")  # null for a heterogeneous cluster
-    if data.get("enabled"):
-        options = data.get("custom_mpi_options", "")
-        found["sagemaker_distributed_dataparallel_custom_mpi_options"] = options
-    return found
-
-
-def _script(job: Job, name: str, code: str) -> dict[str, Any]:
-    entry_point = job.get("entry_point")
-    program = entry_point if job.get("source_dir") or not entry_point else basename(entry_point)
-    return {
-        "sagemaker_program": program,
-        "sagemaker_submit_directory": code,
-        "sagemaker_container_log_level": job.get("container_log_level", 20),
-        "sagemaker_job_name": name,
-        "sagemaker_region": job.region,
-    }
-
-
 def build(job: Job, catalogue: Catalogue, name: str, source_uri: str, output_uri: str) -> dict[str, Any]:
     """Return the request of a job that has no errors, unchecked; InvalidInput if it has no image."""
     if job.form is Form.REQUEST:
@@ -176,18 +81,18 @@ def build(job: Job, catalogue: Catalogue, name: str, source_uri: str, output_uri
     isolated = bool(job.get("enable_network_isolation") and job.get("entry_point"))
     request: dict[str, Any] = {
         "TrainingJobName": name,
-        **_some(RoleArn=job.get("role")),
+        **some(RoleArn=job.get("role")),
         "AlgorithmSpecification": _algorithm(job, image),
         "HyperParameters": hyperparameters(job, name, ISOLATED_CODE if isolated else source, output),
         "InputDataConfig": _channels(job, source if isolated else ""),
         "OutputDataConfig": {"S3OutputPath": output}
-        | _some(
+        | some(
             KmsKeyId=job.get("output_kms_key"),
             CompressionType="NONE" if job.get("disable_output_compression") else None,
         ),
         "ResourceConfig": _resources(job),
         "StoppingCondition": {"MaxRuntimeInSeconds": job.get("max_run", DEFAULT_RUNTIME_SECONDS)}
-        | _some(MaxWaitTimeInSeconds=job.get("max_wait")),
+        | some(MaxWaitTimeInSeconds=job.get("max_wait")),
     }
     return {key: value for key, value in (request | _options(job)).items() if value not in ({}, [])} | (
         debugger_fields(job, catalogue, name, output)
@@ -208,7 +113,7 @@ def _algorithm(job: Job, image: str) -> dict[str, Any]:
         "TrainingImage": image,
         # A lone TrainingInput's own mode becomes the job's.
         "TrainingInputMode": single.get("input_mode") or job.get("input_mode", "File"),
-    } | _some(
+    } | some(
         EnableSageMakerMetricsTimeSeries=_time_series(job),
         MetricDefinitions=job.get("metric_definitions"),
         ContainerEntrypoint=job.get("container_entry_point"),
@@ -222,7 +127,7 @@ def _repository(job: Job) -> dict[str, Any] | None:
         return None
     provider = job.get("training_repository_credentials_provider_arn")
     login = {"TrainingRepositoryCredentialsProviderArn": provider} if provider else None
-    return {"TrainingRepositoryAccessMode": job.get("training_repository_access_mode")} | _some(
+    return {"TrainingRepositoryAccessMode": job.get("training_repository_access_mode")} | some(
         TrainingRepositoryAuthConfig=login
     )
 
@@ -240,14 +145,14 @@ def _time_series(job: Job) -> bool | None:
 
 
 def _resources(job: Job) -> dict[str, Any]:
-    config = {"VolumeSizeInGB": job.get("volume_size", DEFAULT_VOLUME_GB)} | _some(
+    config = {"VolumeSizeInGB": job.get("volume_size", DEFAULT_VOLUME_GB)} | some(
         VolumeKmsKeyId=job.get("volume_kms_key"),
         KeepAlivePeriodInSeconds=job.get("keep_alive_period_in_seconds"),
         TrainingPlanArn=job.get("training_plan"),
         InstancePlacementConfig=job.get("instance_placement_config"),
     )
     if job.get("instance_groups") is None:
-        return config | _some(InstanceType=job.get("instance_type"), InstanceCount=job.get("instance_count"))
+        return config | some(InstanceType=job.get("instance_type"), InstanceCount=job.get("instance_count"))
     groups = [
         {"InstanceGroupName": group.name, "InstanceType": group.instance_type, "InstanceCount": group.hosts}
         for group in job.groups
@@ -273,8 +178,8 @@ def _options(job: Job) -> dict[str, Any]:
     tags = job.get("tags")
     if isinstance(tags, Mapping):
         tags = [{"Key": key, "Value": value} for key, value in tags.items()]
-    vpc = _some(SecurityGroupIds=job.get("security_group_ids"), Subnets=job.get("subnets"))
-    return _some(
+    vpc = some(SecurityGroupIds=job.get("security_group_ids"), Subnets=job.get("subnets"))
+    return some(
         Environment=job.get("environment"),
         Tags=tags,
         VpcConfig=vpc or None,
@@ -282,7 +187,7 @@ def _options(job: Job) -> dict[str, Any]:
         EnableNetworkIsolation=job.get("enable_network_isolation") or None,
         EnableInterContainerTrafficEncryption=job.get("encrypt_inter_container_traffic") or None,
         EnableManagedSpotTraining=job.get("use_spot_instances") or None,
-        CheckpointConfig={"S3Uri": checkpoint} | _some(LocalPath=job.get("checkpoint_local_path"))
+        CheckpointConfig={"S3Uri": checkpoint} | some(LocalPath=job.get("checkpoint_local_path"))
         if checkpoint
         else None,
         TensorBoardOutputConfig=_tensorboard(job.get("tensorboard_output_config")),
@@ -300,7 +205,3 @@ def _tensorboard(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _wrapped(name: str, value: Any) -> dict[str, Any] | None:
     return None if value is None else {name: value}
-
-
-def _some(**fields: Any) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}

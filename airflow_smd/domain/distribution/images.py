@@ -115,7 +115,7 @@ def _resolve(job: Job, catalogue: Catalogue) -> str:
     if entry is None:
         raise _Refused(_unknown_version(name, version_argument, version, known, catalogue))
     if job.estimator == "HuggingFace" and name.startswith("huggingface"):
-        return _hugging_face(job, entry, aliases.get(version, version), version)
+        return _hugging_face(job, entry, version)
     return _framework(job, name, entry, version, config)
 
 
@@ -168,12 +168,12 @@ def _framework(job: Job, name: str, entry: Mapping[str, Any], version: str, conf
         suffix = f"{max(entry['sdk_versions'])}-{suffix}"
         processor = name.rpartition("-")[2]
     tag = "-".join(part for part in (entry.get("tag_prefix", version), processor, python, suffix) if part)
-    if job.instance_type.startswith("ml.p4d.") or "smdistributed" in job.distribution:
+    if job.instance_type.startswith("ml.p4d.") or {"smdistributed", "pytorchddp"} & set(job.distribution):
         tag = "-".join(part for part in (tag, _CUDA_TAGS.get(f"{name}-{tag}", "")) if part)
     return _uri(_registry(job, entry), job.region, entry["repository"], tag)
 
 
-def _hugging_face(job: Job, entry: Mapping[str, Any], version: str, given: str) -> str:
+def _hugging_face(job: Job, entry: Mapping[str, Any], given: str) -> str:
     base = (
         f"tensorflow{job.get('tensorflow_version')}"
         if job.get("tensorflow_version")
@@ -190,7 +190,7 @@ def _hugging_face(job: Job, entry: Mapping[str, Any], version: str, given: str) 
                 rule="framework-version",
                 field=argument,
                 value=job.get(argument),
-                message=f"transformers {version} comes with {offered}.",
+                message=f"transformers {given} comes with {offered}.",
                 remedy=f"Use {offered}, or another transformers_version.",
             )
         )
@@ -201,9 +201,7 @@ def _hugging_face(job: Job, entry: Mapping[str, Any], version: str, given: str) 
     suffix = found.get("container_version", {}).get(processor) or (
         "" if job.get("compiler_config") else "cu110-ubuntu18.04"
     )
-    # Training Compiler images keep the short transformers version in their tag.
-    spelt = given if "trcomp" in found["repository"] else version
-    tag = "-".join(part for part in (numbers, f"transformers{spelt}", processor, python, suffix) if part)
+    tag = "-".join(part for part in (numbers, f"transformers{given}", processor, python, suffix) if part)
     return _uri(_registry(job, found), job.region, found["repository"], tag)
 
 

@@ -147,7 +147,7 @@ def group_name(job: Job, _: Catalogue) -> Iterator[Finding]:
     field = "distribution.instance_groups"
     named = job.group_names
     have = tuple(group.name for group in job.groups if group.name)
-    if job.form is Form.DISTRIBUTION or not job.distribution:
+    if job.form is Form.DISTRIBUTION or "distribution" not in job.arguments:
         return
     if named and not have:
         yield finding(field, list(named), "The estimator has no instance_groups.", "Add them, or remove it.")
@@ -173,7 +173,8 @@ def group_without_strategy(job: Job, _: Catalogue) -> Iterator[Finding]:
     """A training group without MPI or SMDDP; SMP v2 does not run on a group."""
     if not job.group_names or not job.groups:
         return
-    if job.smp2 or not (job.enabled("mpi") or job.smddp or job.torchrun):
+    started = job.enabled("mpi") or job.smddp or job.torchrun or job.enabled("pytorchddp")
+    if job.smp2 or not started:
         yield finding(
             "distribution.instance_groups",
             list(job.group_names),
@@ -185,7 +186,8 @@ def group_without_strategy(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("group-torchrun", W, f"{SDK} drops the group, and each group starts a torchrun of its own; not here")
 def group_torchrun(job: Job, _: Catalogue) -> Iterator[Finding]:
     """torchrun on one group of a heterogeneous cluster."""
-    if job.torchrun and not job.smp2 and job.group_names and len(job.groups) > 1:
+    dropped = job.torchrun or (job.estimator == "HuggingFace" and job.enabled("pytorchddp"))
+    if dropped and not job.smp2 and job.group_names and len(job.groups) > 1:
         yield finding(
             "distribution.instance_groups",
             list(job.group_names),

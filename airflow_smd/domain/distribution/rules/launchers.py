@@ -95,7 +95,7 @@ def pytorchddp(job: Job, _: Catalogue) -> Iterator[Finding]:
         yield finding(
             "distribution.pytorchddp", True, "It is another name of SMDDP here.", "Keep smdistributed only."
         )
-    elif job.estimator == "TensorFlow":
+    elif job.estimator == "TensorFlow" and job.enabled("pytorchddp"):
         yield finding("distribution.pytorchddp", True, "TensorFlow ignores it.", "Remove it.")
 
 
