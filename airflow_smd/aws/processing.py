@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from itertools import count
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from airflow_smd.domain.identity import TaskIdentity
+from airflow_smd.aws.jobs import NOT_FOUND, SageMakerJobs, error_code, unix
 from airflow_smd.domain.processing import ProcessingRun, ProcessingStatus
 from airflow_smd.errors import NameTaken, PreprocessTransient, ProcessingRefused, UnexpectedAnswer
 
 _REFUSALS = ("ValidationException", "AccessDeniedException", "AccessDenied", "InvalidParameterValue")
 
 
-class ProcessingJobs:
-    """The processing jobs of one account and Region.
-
-    Args:
-        client: a boto3 `sagemaker` client.
-    """
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    @property
-    def region(self) -> str:
-        """Return the Region that the calls go to."""
-        name: str = self._client.meta.region_name
-        return name
+class ProcessingJobs(SageMakerJobs[ProcessingRun]):
+    """The processing jobs of one account and Region."""
 
     @property
     def instance_types(self) -> frozenset[str]:
@@ -49,7 +34,7 @@ class ProcessingJobs:
         try:
             self._client.create_processing_job(**request)
         except ClientError as error:
-            code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+            code, message = error_code(error), error.response["Error"]["Message"]
             if code == "ResourceInUse":
                 raise NameTaken(name) from error
             if code == "ResourceLimitExceeded":
@@ -63,33 +48,16 @@ class ProcessingJobs:
         try:
             return _run(self._client.describe_processing_job(ProcessingJobName=job_name))
         except ClientError as error:
-            # the model says ResourceNotFound; AWS also answers ValidationException for a name that it does
-            # not know, which is all that can be invalid about a name that we made
-            if error.response["Error"]["Code"] in ("ResourceNotFound", "ValidationException"):
+            if error_code(error) in NOT_FOUND:
                 return None
             raise
-
-    def attempts(self, identity: TaskIdentity) -> list[ProcessingRun]:
-        """Return the jobs of this generation of this task, oldest first: one Describe a job and one more."""
-        runs: list[ProcessingRun] = []
-        for attempt in count(1):
-            run = self.look(identity.attempt_name(attempt))
-            if run is None:
-                return runs
-            runs.append(run)
-        raise AssertionError("count() does not end")
-
-    def owner(self, job_arn: str) -> str | None:
-        """Return the `airflow-smd:name` tag of a job: which task started it."""
-        tags = self._client.list_tags(ResourceArn=job_arn)["Tags"]
-        return next((tag["Value"] for tag in tags if tag["Key"] == "airflow-smd:name"), None)
 
     def stop(self, job_name: str) -> None:
         """Ask for the job's end; a job that is over is left alone."""
         try:
             self._client.stop_processing_job(ProcessingJobName=job_name)
         except ClientError as error:
-            if error.response["Error"]["Code"] not in ("ValidationException", "ResourceNotFound"):
+            if error_code(error) not in NOT_FOUND:
                 raise
 
 
@@ -111,11 +79,7 @@ def _run(answer: Mapping[str, Any]) -> ProcessingRun:
         output_uri=next((output["S3Output"]["S3Uri"] for output in outputs if "S3Output" in output), ""),
         instance_type=cluster.get("InstanceType", ""),
         instance_count=cluster.get("InstanceCount", 0),
-        created_at=_unix(answer.get("CreationTime")),
-        started_at=_unix(answer.get("ProcessingStartTime")),
-        ended_at=_unix(answer.get("ProcessingEndTime")),
+        created_at=unix(answer.get("CreationTime")),
+        started_at=unix(answer.get("ProcessingStartTime")),
+        ended_at=unix(answer.get("ProcessingEndTime")),
     )
-
-
-def _unix(moment: datetime | None) -> float | None:
-    return moment.timestamp() if moment else None

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from itertools import count
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from airflow_smd.domain.identity import TaskIdentity
+from airflow_smd.aws.jobs import NOT_FOUND, SageMakerJobs, error_code, unix
 from airflow_smd.domain.training import TrainingRun, TrainingStatus
 from airflow_smd.errors import NameTaken, UnexpectedAnswer
 
 
-class TrainingJobs:
-    """The training jobs of one account and Region.
-
-    Args:
-        client: a boto3 `sagemaker` client.
-    """
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    @property
-    def region(self) -> str:
-        """Return the Region that the calls go to."""
-        name: str = self._client.meta.region_name
-        return name
+class TrainingJobs(SageMakerJobs[TrainingRun]):
+    """The training jobs of one account and Region."""
 
     def launch(self, request: Mapping[str, Any]) -> None:
         """Start the job that `request` (CreateTrainingJob) describes; NameTaken if it is there already."""
         try:
             self._client.create_training_job(**request)
         except ClientError as error:
-            if error.response["Error"]["Code"] == "ResourceInUse":
+            if error_code(error) == "ResourceInUse":
                 raise NameTaken(request["TrainingJobName"]) from error
             raise
 
@@ -44,38 +29,16 @@ class TrainingJobs:
         try:
             return _run(self._client.describe_training_job(TrainingJobName=job_name))
         except ClientError as error:
-            # DescribeTrainingJob has no error of its own for this; the text is AWS's
-            if error.response["Error"]["Code"] in ("ResourceNotFound", "ValidationException") and (
-                "not found" in error.response["Error"]["Message"].lower()
-            ):
+            if error_code(error) in NOT_FOUND:
                 return None
             raise
-
-    def attempts(self, identity: TaskIdentity) -> list[TrainingRun]:
-        """Return the jobs of this generation of this task, oldest first.
-
-        One DescribeTrainingJob a job and one more: ListTrainingJobs allows two requests a second in the
-        whole account, so no task may depend on it.
-        """
-        runs: list[TrainingRun] = []
-        for attempt in count(1):
-            run = self.look(identity.attempt_name(attempt))
-            if run is None:
-                return runs
-            runs.append(run)
-        raise AssertionError("count() does not end")
-
-    def owner(self, job_arn: str) -> str | None:
-        """Return the `airflow-smd:name` tag of a job: which task started it."""
-        tags = self._client.list_tags(ResourceArn=job_arn)["Tags"]
-        return next((tag["Value"] for tag in tags if tag["Key"] == "airflow-smd:name"), None)
 
     def stop(self, job_name: str) -> None:
         """Ask for the job's end, which leaves it 120 s to save its work; a job that is over is left alone."""
         try:
             self._client.stop_training_job(TrainingJobName=job_name)
         except ClientError as error:
-            if error.response["Error"]["Code"] not in ("ValidationException", "ResourceNotFound"):
+            if error_code(error) not in NOT_FOUND:
                 raise
 
 
@@ -100,12 +63,8 @@ def _run(answer: Mapping[str, Any]) -> TrainingRun:
         or "+".join(group["InstanceType"] for group in groups)
         or None,
         instance_count=resources.get("InstanceCount") or sum(group["InstanceCount"] for group in groups),
-        started_at=_unix(answer.get("TrainingStartTime")),
-        ended_at=_unix(answer.get("TrainingEndTime")),
+        started_at=unix(answer.get("TrainingStartTime")),
+        ended_at=unix(answer.get("TrainingEndTime")),
         billable_seconds=answer.get("BillableTimeInSeconds"),
         metrics={item["MetricName"]: item["Value"] for item in answer.get("FinalMetricDataList", [])},
     )
-
-
-def _unix(moment: datetime | None) -> float | None:
-    return moment.timestamp() if moment else None
