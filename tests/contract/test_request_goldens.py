@@ -32,6 +32,7 @@ VERDICTS: dict[str, list[str]] = {
     "hetero_unknown_group": ["error group-name"],
     "hf_both_frameworks": ["error hugging-face-versions"],
     "hf_pytorchxla_without_compiler": ["error xla-needs-compiler"],
+    "mpi_enabled_as_string": ["warning processes-per-host-text"],
     "mpi_custom_options_hostfile": ["error mpi-option-help"],
     "mpi_processes_over_gpus": ["error processes-over-accelerators"],
     "pt_image_not_found_version": ["error framework-version", "warning no-strategy"],
@@ -94,6 +95,7 @@ VERDICTS: dict[str, list[str]] = {
 """Errors and warnings of each recorded configuration; one that is not here must have none."""
 RIGHT_WHERE_THE_SDK_FAILS = {"smpv1_default_partition_with_ppdegree_keyerror"}
 """SDK v2 dies of a KeyError; the configuration is right."""
+LAUNCHERS = {"MPI", "SMDataParallel", "TorchDistributed"}
 NOT_IN_THE_INPUT = {"recipe_smpv2_llama_p5", "smpv1_parameters_from_file"}
 """The recipe and the parameters are in files that were not recorded; both have tests of their own."""
 
@@ -129,6 +131,36 @@ RIGHT = [
     for name, golden in RECORDED.items()
     if golden["request"] and not _errors(name) and name not in NOT_IN_THE_INPUT
 ]
+
+
+LAUNCHES = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "goldens" / "launches.jsonl").read_text("utf-8").splitlines()
+]
+"""Which launcher the container toolkit 5.1.4 takes for each accepted job, and for how many processes."""
+NOT_STARTED = {"mpi_custom_options_hostfile", "mpi_enabled_as_string"}
+"""The toolkit prints its help; the toolkit repeats a text instead of multiplying."""
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        pytest.param(launch, id=launch["name"])
+        for launch in LAUNCHES
+        if launch["name"] not in NOT_STARTED | NOT_IN_THE_INPUT and launch["runner"] in LAUNCHERS
+    ],
+)
+def test_the_world_is_as_large_as_the_toolkit_makes_it(launch):
+    assert Job.parse(RECORDED[launch["name"]]["inputs"]).world_size == launch["processes"]
+
+
+@pytest.mark.parametrize(
+    "launch", [pytest.param(one, id=one["name"]) for one in LAUNCHES if one["runner"] == "Process"]
+)
+def test_a_plain_process_is_known_as_one(launch):
+    job = Job.parse(RECORDED[launch["name"]]["inputs"])
+
+    assert (job.launched, job.processes_per_host) == (False, 1)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -201,3 +233,22 @@ def test_manual_partitions_go_with_the_new_name_of_the_degree():
     request = _compiled(RECORDED["smpv1_default_partition_with_ppdegree_keyerror"])
 
     assert json.loads(request["HyperParameters"]["mp_parameters"])["default_partition"] == 0
+
+
+RANDOM = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "goldens" / "random_requests.jsonl")
+    .read_text("utf-8")
+    .splitlines()
+]
+"""Random jobs and what sagemaker 2.257.7 sent for them, recorded on 2026-12-01 without Debugger's fields."""
+
+
+@pytest.mark.parametrize("recorded", RANDOM, ids=range(len(RANDOM)))
+def test_a_random_job_is_compiled_as_the_sdk_does(recorded):
+    job = Job.parse(recorded["inputs"])
+    source, output = conventional_uris(job, "smd-1")
+
+    request = compile_job(job, installed_catalogue(), name="smd-1", source_uri=source, output_uri=output)
+
+    assert {key: value for key, value in request.items() if key not in DEBUGGER} == recorded["request"]

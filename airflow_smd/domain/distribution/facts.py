@@ -125,6 +125,12 @@ def debugger_rules(kind: str) -> Mapping[str, DebuggerRule]:
     return {row["name"]: DebuggerRule(**row) for row in rows if row["kind"] == kind}
 
 
+@cache
+def types(library: str) -> tuple[str, ...]:
+    """Return the instance types of smddp or smp1, or those whose EFA the container toolkit sets up itself."""
+    return tuple(row["type"] for row in read_table("instance_support") if row["library"] == library)
+
+
 def versions(framework: str, strategy: str) -> tuple[str, ...]:
     """Return the versions of a framework that run a strategy, oldest first."""
     found = {row.version for row in supported() if (row.framework, row.strategy) == (framework, strategy)}

@@ -221,8 +221,10 @@ class Job:
     def processes_per_host(self) -> int:
         """Return how many processes start on each host, 0 if unknown.
 
-        All launchers of the container heed `mpi.processes_per_host`; else it is one for each accelerator.
+        One for each accelerator, or `mpi.processes_per_host`; one where no launcher starts more.
         """
+        if not self.launched:
+            return 1 if self.instance_type else 0
         asked = whole_number((self.section("mpi") or {}).get("processes_per_host"))
         if asked and not self.torchrun:
             return asked
@@ -234,9 +236,10 @@ class Job:
         return self.hosts * self.processes_per_host
 
     @property
-    def multi_process(self) -> bool:
-        """Return whether any launcher starts more than the plain script."""
-        return bool(self.on)
+    def launched(self) -> bool:
+        """Return whether a launcher starts more than one plain script on each host."""
+        by_process = {"mpi", "torch_distributed", "dataparallel", "pytorchddp", "pytorchxla"}
+        return self.estimator != "Estimator" and bool(by_process & set(self.on))
 
 
 def whole_number(value: Any) -> int | None:

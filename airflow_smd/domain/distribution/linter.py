@@ -42,8 +42,8 @@ def _request(job: Job, catalogue: Catalogue, problems: list[Problem]) -> list[Pr
 
     if catalogue.request is None:
         return []
-    if job.form is Form.REQUEST:
-        return list(check({"TrainingJobName": "x", **job.request}, catalogue.request))
+    if job.form is Form.REQUEST:  # its name is given anew at launch
+        return list(check({**job.request, "TrainingJobName": "x"}, catalogue.request))
     broken = any(problem.severity is Severity.ERROR for problem in problems)
     if broken or job.form is Form.DISTRIBUTION or job.get("training_recipe") or not catalogue.images:
         return []

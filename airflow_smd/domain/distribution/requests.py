@@ -39,6 +39,8 @@ SCRIPT: Mapping[str, str] = {
     "sagemaker_submit_directory": "source_dir",
     "sagemaker_container_log_level": "container_log_level",
 }
+DRIVERS = "sm_drivers"
+"""Channel with the launchers that SDK v3 brings along."""
 BOOKKEEPING = ("sagemaker_job_name", "sagemaker_region", "sagemaker_instance_type")
 
 
@@ -54,7 +56,10 @@ def read_request(parser: Parser, request: Mapping[str, Any]) -> Job:
     }
     found |= {SCRIPT[key]: value for key, value in decoded.items() if key in SCRIPT}
     found["compiler_config"] = decoded.get("sagemaker_training_compiler_enabled")
-    if distribution := _distribution(decoded):
+    distribution = _distribution(decoded)
+    if "mp_parameters" in decoded and _has_drivers(request):
+        distribution["torch_distributed"] = {"enabled": True}  # SDK v3 starts SMP v2 by its own driver
+    if distribution:
         found["distribution"] = distribution
     image = found.get("image_uri")
     estimator = _estimator(image if isinstance(image, str) else "", distribution)
@@ -68,6 +73,16 @@ def read_request(parser: Parser, request: Mapping[str, Any]) -> Job:
         arguments=read_arguments(parser, usable, estimator),
         request=request,
     )
+
+
+def _has_drivers(request: Mapping[str, Any]) -> bool:
+    channels = request.get("InputDataConfig")
+    named = (
+        [channel.get("ChannelName") for channel in channels if isinstance(channel, Mapping)]
+        if (isinstance(channels, list))
+        else []
+    )
+    return DRIVERS in named
 
 
 def decode(value: Any) -> Any:

@@ -9,6 +9,8 @@ from botocore.session import Session
 
 from airflow_smd.domain.instances import find, instances
 
+TABLES = Path(__file__).parents[3] / "airflow_smd" / "domain" / "tables"
+
 
 def test_every_training_type_that_botocore_knows_is_in_the_table():
     """A type that AWS adds later makes this fail and names it."""
@@ -56,3 +58,18 @@ def test_facts_of_a_type(name, processes, efa, rdma, nvme):
 
 def test_an_unknown_type_is_none_and_not_an_error():
     assert find("ml.p9.96xlarge") is None
+
+
+@pytest.mark.parametrize(
+    "table", ["instance_support", "frameworks", "parameters", "arguments", "debugger_rules", "instances"]
+)
+def test_every_row_of_every_table_has_its_source_and_date(table):
+    rows = json.loads((TABLES / f"{table}.json").read_text())
+
+    assert [row for row in rows if not row.get("source") or len(row.get("date", "")) != 10] == []
+
+
+def test_every_supported_type_is_an_instance_that_we_know():
+    rows = json.loads((TABLES / "instance_support.json").read_text())
+
+    assert [row["type"] for row in rows if find(row["type"]) is None] == []

@@ -12,8 +12,6 @@ from airflow_smd.domain.instances import find, instances
 
 GUIDE = "SageMaker developer guide"
 SDK = "sagemaker 2.257.7, validate_distribution"
-SMDDP_TYPES = ("ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge", "ml.p4de.24xlarge")
-SMP1_TYPES = ("ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge", "ml.g4dn.12xlarge")
 CUDA_12 = ("p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200")
 """Families whose images have a CUDA newer than the MPI-launched libraries were built for."""
 
@@ -43,23 +41,23 @@ def unknown_instance_type(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("smddp-instance", E, f"{GUIDE}, SMDDP supported types; the SDK's own list is never used")
 def smddp_instance(job: Job, _: Catalogue) -> Iterator[Finding]:
     """SMDDP on a type that it does not support; torchrun with the same settings runs there."""
-    if not job.smddp or job.torchrun or not job.instance_type or job.instance_type in SMDDP_TYPES:
+    if not job.smddp or job.torchrun or not job.instance_type or job.instance_type in facts.types("smddp"):
         return
     gpus = job.instance.gpus if job.instance else 0
     if job.instance and not gpus:
-        remedy = f"Choose one of {', '.join(SMDDP_TYPES)}."
+        remedy = f"Choose one of {_listed('smddp')}."
     else:
         remedy = (
             'Use distribution={"torch_distributed": {"enabled": True}}: it starts '
             f"{f'{job.hosts} x {gpus} processes' if gpus else 'one process for each GPU'} "
             'with NCCL; in the script init_process_group("nccl") replaces "smddp".'
             if job.framework == "pytorch"
-            else f"Use multi_worker_mirrored_strategy, or one of {', '.join(SMDDP_TYPES)}."
+            else f"Use multi_worker_mirrored_strategy, or one of {_listed('smddp')}."
         )
     yield finding(
         "instance_type",
         job.instance_type,
-        f"SMDDP's AllReduce runs on {', '.join(SMDDP_TYPES)}.",
+        f"SMDDP's AllReduce runs on {_listed('smddp')}.",
         remedy,
         None if job.instance else W,
     )
@@ -68,7 +66,7 @@ def smddp_instance(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("smddp-single-host", W, f"{GUIDE}, SMDDP tips: use the library with multiple nodes")
 def smddp_single_host(job: Job, _: Catalogue) -> Iterator[Finding]:
     """SMDDP on one host: allowed, but its AllReduce gains between hosts."""
-    if job.smddp and job.hosts == 1 and job.instance_type in SMDDP_TYPES:
+    if job.smddp and job.hosts == 1 and job.instance_type in facts.types("smddp"):
         yield finding(
             "instance_count",
             1,
@@ -80,14 +78,14 @@ def smddp_single_host(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("smp1-instance", E, f"{GUIDE}, model-parallel.md (archived)")
 def smp1_instance(job: Job, _: Catalogue) -> Iterator[Finding]:
     """SMP v1 on a type without GPUs, or one that its documentation does not list."""
-    if not job.smp1 or not job.instance_type or job.instance_type in SMP1_TYPES:
+    if not job.smp1 or not job.instance_type or job.instance_type in facts.types("smp1"):
         return
     instance = job.instance
     newer = bool(instance and instance.family in CUDA_12)
     yield finding(
         "instance_type",
         job.instance_type,
-        f"SMP v1 runs on {', '.join(SMP1_TYPES)}.",
+        f"SMP v1 runs on {_listed('smp1')}.",
         "Use SMP v2: torch_distributed beside modelparallel, with PyTorch 2.0.1 or newer."
         if newer
         else "Choose one of them.",
@@ -245,3 +243,7 @@ def mpi_current_host(job: Job, _: Catalogue) -> Iterator[Finding]:
             "SM_CURRENT_HOST is the first host's on every rank.",
             "Take the host from socket.gethostname().",
         )
+
+
+def _listed(library: str) -> str:
+    return ", ".join(facts.types(library))

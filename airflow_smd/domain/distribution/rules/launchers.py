@@ -150,6 +150,18 @@ def torchrun_framework(job: Job, _: Catalogue) -> Iterator[Finding]:
         )
 
 
+@rule("own-entry-point", W, "the launchers are in the image's `train`, which ContainerEntrypoint replaces")
+def own_entry_point(job: Job, _: Catalogue) -> Iterator[Finding]:
+    """A strategy in a container whose entry point is one's own, so that nothing reads the strategy."""
+    if job.get("container_entry_point") and job.on and not job.smp2:
+        yield finding(
+            "container_entry_point",
+            job.get("container_entry_point"),
+            "The image's own `train` reads the strategy; this replaces it.",
+            "Leave it out, or start the processes in it.",
+        )
+
+
 @rule("hugging-face-smp2", W, f"{SDK} loses mp_parameters here; this compiler keeps them")
 def hugging_face_smp2(job: Job, _: Catalogue) -> Iterator[Finding]:
     """SMP v2 through the HuggingFace estimator."""

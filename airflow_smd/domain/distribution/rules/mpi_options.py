@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from airflow_smd.domain.distribution import facts
 from airflow_smd.domain.distribution.images import Catalogue
 from airflow_smd.domain.distribution.job import Job
 from airflow_smd.domain.distribution.rules.base import E, Finding, N, W, finding, rule
@@ -26,11 +27,6 @@ TAKEN = frozenset(
 TAKEN_BY_SMDDP = frozenset({"plm_rsh_num_concurrent"})
 OWN_OPTION = "--NCCL_DEBUG"
 EFA_FLAGS = ("FI_PROVIDER=efa", "FI_EFA_USE_DEVICE_RDMA=1")
-TOOLKIT_EFA = (
-    *("ml.g4dn.8xlarge", "ml.g4dn.12xlarge", "ml.g5.48xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge"),
-    *("ml.p4de.24xlarge", "ml.p5.48xlarge", "ml.p5e.48xlarge", "ml.trn1.32xlarge", "ml.p6e-gb200.36xlarge"),
-)
-"""Types for which sagemaker-training 5.1.4 sets the EFA variables itself."""
 
 
 def options(job: Job) -> Iterator[tuple[str, str]]:
@@ -156,7 +152,7 @@ def efa_flags_harmful(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("efa-flags-redundant", N, f"{TOOLKIT} sets them; RDMAV_FORK_SAFE only under SMDDP and torchrun")
 def efa_flags_redundant(job: Job, _: Catalogue) -> Iterator[Finding]:
     """EFA flags that the container sets for this type already."""
-    if job.instance_type not in TOOLKIT_EFA:
+    if job.instance_type not in facts.types("toolkit-efa"):
         return
     for field, text in options(job):
         there = [flag for flag in EFA_FLAGS if flag in text.split()]
@@ -173,7 +169,13 @@ def efa_flags_redundant(job: Job, _: Catalogue) -> Iterator[Finding]:
 def efa_flags_missing(job: Job, _: Catalogue) -> Iterator[Finding]:
     """Several hosts of a type with EFA that the container does not know."""
     instance = job.instance
-    if instance is None or not instance.efa or instance.type in TOOLKIT_EFA or job.hosts < 2 or not job.on:
+    if (
+        instance is None
+        or not instance.efa
+        or instance.type in facts.types("toolkit-efa")
+        or job.hosts < 2
+        or not job.on
+    ):
         return
     if not (instance.gpus or instance.neuron_cores):
         return

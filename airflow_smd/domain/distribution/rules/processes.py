@@ -40,6 +40,19 @@ def processes_under_accelerators(job: Job, _: Catalogue) -> Iterator[Finding]:
         )
 
 
+@rule("processes-per-host-text", W, "sagemaker-training 5.1.4 multiplies it with the hosts: 2 x '4' is '44'")
+def processes_per_host_text(job: Job, _: Catalogue) -> Iterator[Finding]:
+    """A number of processes that is text, which the container repeats instead of multiplying."""
+    given = (job.section("mpi") or {}).get("processes_per_host")
+    if isinstance(given, str) and job.enabled("mpi"):
+        yield finding(
+            PATH,
+            given,
+            f"On {max(job.hosts, 2)} hosts mpirun is asked for {given * max(job.hosts, 2)} processes.",
+            f"Write {given} without quotes; in a DAG set render_template_as_native_obj=True.",
+        )
+
+
 @rule("processes-per-host-missing", N, SEED)
 def processes_per_host_missing(job: Job, _: Catalogue) -> Iterator[Finding]:
     """SMP v1 without processes_per_host, which its page requires."""
@@ -57,7 +70,7 @@ def processes_per_host_missing(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("degree-over-world", E, "sagemaker 2.199.0, smd_model_parallel_general.rst")
 def degree_over_world(job: Job, _: Catalogue) -> Iterator[Finding]:
     """A degree of SMP v1 above the number of processes."""
-    if not (job.smp1 and job.enabled("mpi") and job.world_size):
+    if not (job.smp1 and job.launched and job.world_size):
         return
     names = ("tensor_parallel_degree", "sharded_data_parallel_degree")
     for name, value in [
@@ -76,7 +89,7 @@ def degree_over_world(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("world-not-divisible", E, "sagemaker 2.199.0, smd_model_parallel_general.rst: 2 x 4 = 8")
 def world_not_divisible(job: Job, _: Catalogue) -> Iterator[Finding]:
     """Processes that do not divide into whole replicas of the model."""
-    if not (job.smp1 and job.enabled("mpi") and job.world_size):
+    if not (job.smp1 and job.launched and job.world_size):
         return
     replica = pipeline_degree(job) * degree(job, "tensor_parallel_degree")
     if max(pipeline_degree(job), degree(job, "tensor_parallel_degree")) > job.world_size:

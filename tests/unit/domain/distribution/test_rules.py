@@ -234,6 +234,12 @@ CASES = [
         tensorflow(DROP, framework_version="1.10.0", py_version="py2", instance_count=1),
     ),
     ("request-limit", "a long hyperparameter", torch2(hyperparameters={"note": "x" * 2600})),
+    ("own-entry-point", "torchrun replaced", torch2(container_entry_point=["python3"])),
+    (
+        "processes-per-host-text",
+        "a rendered template",
+        torch2({"mpi": {"enabled": True, "processes_per_host": "8"}}),
+    ),
     # --- SMP v1
     ("smp-parameters", "empty", pytorch(smp({}, **MPI))),
     ("smp-parameters", "a file's name", pytorch(smp("smp.json", **MPI))),
