@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,12 @@ FRAMEWORKS = (
 def installed_catalogue() -> Catalogue:
     """Return the images of the installed sagemaker and CreateTrainingJob of the installed botocore.
 
-    The SDK's data files are read by their path: importing sagemaker takes seconds, this milliseconds.
+    The SDK's data files are read by their path: importing sagemaker takes seconds, this milliseconds. Where
+    no SDK is installed, the images are those of our own snapshot.
     """
     folder = _image_folder()
     if folder is None:
-        return Catalogue(source="no sagemaker package", request=create_training_job())
+        return snapshot_catalogue()
     images = {name: found for name in FRAMEWORKS if (found := _training_images(folder / f"{name}.json"))}
     debugger = json.loads((folder / "debugger.json").read_text("utf-8"))
     return Catalogue(
@@ -44,6 +46,27 @@ def installed_catalogue() -> Catalogue:
         request=create_training_job(),
         debugger_registries=debugger["versions"]["latest"]["registries"],
     )
+
+
+def snapshot_catalogue() -> Catalogue:
+    """Return the images as one release of the SDK had them (`tables/training_images.json`)."""
+    table = json.loads((files("airflow_smd.domain") / "tables" / "training_images.json").read_text("utf-8"))
+    return Catalogue(
+        images=_with_registries(table["images"], table["registries"]),
+        source=f"{table['source']}, of {table['date']}",
+        request=create_training_job(),
+        debugger_registries=table["debugger_registries"],
+    )
+
+
+def _with_registries(value: Any, registries: dict[str, Any]) -> Any:
+    """Return the snapshot's images with each name of a set of registries replaced by the set."""
+    if isinstance(value, dict):
+        return {
+            key: registries[inner] if key == "registries" else _with_registries(inner, registries)
+            for key, inner in value.items()
+        }
+    return value
 
 
 @cache

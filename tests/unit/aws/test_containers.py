@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from botocore.session import Session
 
-from airflow_smd.aws.containers import create_training_job, installed_catalogue
+from airflow_smd.aws.containers import create_training_job, installed_catalogue, snapshot_catalogue
 from airflow_smd.domain.distribution import Job, image_of
 from airflow_smd.domain.distribution.debugger import INTERVALS_MS
 from airflow_smd.domain.distribution.facts import debugger_rules, supported, version_key, versions
@@ -112,6 +112,29 @@ for framework, version, python, kind in json.load(sys.stdin):
         for framework, version, python, kind in asked
     ]
     assert ours == done.stdout.split()
+
+
+def test_the_snapshot_is_the_installed_sdks_data():
+    """Fails when the SDK is newer than the snapshot and names the frameworks that changed."""
+    ours, theirs = snapshot_catalogue(), installed_catalogue()
+
+    assert [name for name, images in theirs.images.items() if ours.images.get(name) != images] == []
+    assert ours.debugger_registries == theirs.debugger_registries
+
+
+def test_the_snapshot_serves_where_no_sdk_is_installed():
+    job = Job.parse(
+        {
+            "region": "us-west-2",
+            "kwargs": {
+                "framework_version": "2.2.0",
+                "py_version": "py310",
+                "instance_type": "ml.g5.12xlarge",
+            },
+        }
+    )
+
+    assert image_of(job, snapshot_catalogue()) == image_of(job, installed_catalogue())
 
 
 def test_a_catalogue_without_images_says_so():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from airflow_smd.domain.distribution import channels, facts
@@ -12,6 +13,7 @@ from airflow_smd.domain.instances import find, instances
 
 GUIDE = "SageMaker developer guide"
 SDK = "sagemaker 2.257.7, validate_distribution"
+SPELLING = r"ml\.[a-z][a-z0-9-]*\.(?:nano|micro|small|medium|large|\d*xlarge|metal(?:-\d+xl)?)"
 CUDA_12 = ("p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200")
 """Families whose images have a CUDA newer than the MPI-launched libraries were built for."""
 
@@ -26,6 +28,15 @@ def unknown_instance_type(job: Job, _: Catalogue) -> Iterator[Finding]:
                 group.instance_type,
                 "The SDK's local mode is no job of AWS.",
                 "Use the sandbox.",
+                E,
+            )
+        elif not re.fullmatch(SPELLING, group.instance_type):
+            meant = facts.suggestion(group.instance_type, tuple(instances()))
+            yield finding(
+                "instance_type",
+                group.instance_type,
+                "No instance type is spelt like this; they are spelt as ml.p4d.24xlarge.",
+                f"Did you mean {meant}?" if meant else "Correct it.",
                 E,
             )
         elif find(group.instance_type) is None:

@@ -227,6 +227,7 @@ CASES = [
         "torchrun",
         pytorch(TORCHRUN, compiler_config=True, instance_type="ml.p3.16xlarge"),
     ),
+    ("unknown-instance-type", "newer than the table", torch2(instance_type="ml.p9.48xlarge")),
     ("unknown-instance-type", "local mode", torch2(instance_type="local_gpu")),
     (
         "tensorflow-legacy",
@@ -621,6 +622,20 @@ def test_the_remedy_names_the_way_out(data, words):
     remedies = " ".join(p.remedy for p in found(data) if p.severity is not Severity.NOTE)
 
     assert [word for word in words if word not in remedies] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        pytest.param("ml.p4d.24xlrage", Severity.ERROR, id="a slip"),
+        pytest.param("p4d.24xlarge", Severity.ERROR, id="EC2's name"),
+        pytest.param("ml.p9.48xlarge", Severity.WARNING, id="newer than the table"),
+    ],
+)
+def test_a_misspelt_type_is_an_error_and_a_newer_one_is_not(name, severity):
+    [problem] = [p for p in found(torch2(instance_type=name)) if p.rule == "unknown-instance-type"]
+
+    assert problem.severity is severity
 
 
 def test_a_newer_version_than_the_table_is_a_warning_only():
