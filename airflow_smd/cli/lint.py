@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
             silenced = (*arguments.ignore, *one.unknowable)
             found += [(one.where, problem) for problem in lint(one.job, installed_catalogue(), silenced)]
     if arguments.json:
-        print(report([problem for _where, problem in found]))
+        shown = [one for _where, one in found if arguments.notes or one.severity is not Severity.NOTE]
+        print(report(shown))
     else:
         print(table(found, count, notes=arguments.notes))
     return int(any(problem.severity is Severity.ERROR for _where, problem in found))

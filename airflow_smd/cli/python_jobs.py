@@ -35,7 +35,6 @@ _OF_UNKNOWN: Mapping[str, tuple[str, ...]] = {
     "pytorch_version": ("hugging-face-versions",),
 }
 """Argument whose value is not known to the rules that would then only guess."""
-_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,50 +135,58 @@ class _Reader:
         self.names = names
         self.lost: set[str] = set()
         """Top-level arguments of which something is not known."""
+        self._open: set[str] = set()
 
-    def read(self, node: ast.expr, path: tuple[str, ...], depth: int = 0) -> Any:
+    def read(self, node: ast.expr, path: tuple[str, ...]) -> Any:
         """Return the value of an expression at a place of the job."""
-        value = self._value(node, path, depth)
+        value = self._value(node, path)
         if value is ... and path:
             self.lost.add(path[0])
         return value
 
-    def reached(self, node: ast.AST, depth: int = 0) -> Iterator[ast.AST]:
+    def reached(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield every node of an expression, through the names that it uses."""
-        for inner in ast.walk(node):
-            yield inner
-            if isinstance(inner, ast.Name) and inner.id in self.names and depth < _DEPTH:
-                yield from self.reached(self.names[inner.id], depth + 1)
+        todo, seen = [node], set[str]()
+        while todo:
+            for inner in ast.walk(todo.pop()):
+                yield inner
+                if isinstance(inner, ast.Name) and inner.id in self.names and inner.id not in seen:
+                    seen.add(inner.id)
+                    todo.append(self.names[inner.id])
 
-    def _value(self, node: ast.expr, path: tuple[str, ...], depth: int) -> Any:
+    def _value(self, node: ast.expr, path: tuple[str, ...]) -> Any:
         match node:
             case ast.Constant(value=value):
                 return ... if value is ... or (isinstance(value, str) and "{{" in value) else value
             case ast.Dict():
-                return self._mapping(node, path, depth)
+                return self._mapping(node, path)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                items = [self.read(item, path, depth) for item in elements]
+                items = [self.read(item, path) for item in elements]
                 return ... if any(item is ... for item in items) else items
-            case ast.Name(id=name) if name in self.names and depth < _DEPTH:
-                return self.read(self.names[name], path, depth + 1)
+            case ast.Name(id=name) if name in self.names and name not in self._open:
+                self._open.add(name)  # a name that stands for itself has no value
+                try:
+                    return self.read(self.names[name], path)
+                finally:
+                    self._open.discard(name)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
                 return -number
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                numbers = (self.read(left, path, depth), self.read(right, path, depth))
+                numbers = (self.read(left, path), self.read(right, path))
                 known = all(isinstance(number, (int, float)) for number in numbers)
                 return numbers[0] * numbers[1] if known else ...
         return ...
 
-    def _mapping(self, node: ast.Dict, path: tuple[str, ...], depth: int) -> dict[str, Any]:
+    def _mapping(self, node: ast.Dict, path: tuple[str, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:  # {**other}
-                inner = self.read(value, path, depth)
+                inner = self.read(value, path)
                 found |= inner if isinstance(inner, dict) else {}
                 continue
-            name = self.read(key, path, depth)
+            name = self.read(key, path)
             if isinstance(name, str):
-                inner = self.read(value, (*path, name), depth)
+                inner = self.read(value, (*path, name))
                 if inner is not ...:
                     found[name] = inner
         return found

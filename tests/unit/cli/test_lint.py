@@ -135,6 +135,24 @@ TrainingInput("s3://b/p", distribution="ShardedByS3Key")
     assert "1 job found: 0 errors" in capsys.readouterr().out
 
 
+def test_a_name_that_stands_for_itself_ends(write):
+    text = "x = {'mpi': x, 'b': x}\ny = z\nz = y\nPyTorch(distribution=x, hyperparameters=y)"
+
+    assert main(["lint", write("train.py", text)]) in (0, 1)
+
+
+def test_notes_are_in_json_on_request_only(write, capsys):
+    data = {"kwargs": {"instance_type": "ml.g5.12xlarge", "instance_count": 2, "distribution": GOOD}}
+    path = write("job.json", data)
+
+    def notes(*more):
+        main(["lint", path, "--json", *more])
+        return [p for p in json.loads(capsys.readouterr().out)["problems"] if p["severity"] == "note"]
+
+    assert notes() == []
+    assert notes("--notes")
+
+
 def test_spread_arguments_leave_no_false_alarm(write):
     text = 'PyTorch(distribution={"mpi": {"enabled": True}}, use_spot_instances=True, **more)'
 
