@@ -17,7 +17,7 @@ from typing import Any
 from airflow_smd.cli import demo_site
 from airflow_smd.cli.demo_screen import Screen
 from airflow_smd.cli.local_airflow import LocalAirflow, follow
-from airflow_smd.errors import SmdError
+from airflow_smd.errors import InvalidInput, Problem, SmdError
 
 DAG_ID = "smd_retrain"
 LOOK_SECONDS = 0.3
@@ -38,15 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ui", action="store_true", help="start Airflow's own processes and wait for Ctrl-C")
     parser.add_argument(
         "--conf",
-        type=json.loads,
-        default={},
+        default="{}",
         metavar="JSON",
-        help="params of the run, as the form would send them",
+        help="params of the run, as the form would send them: '{\"nodes\": 4}'",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo; 0 if the DAG run succeeded."""
+    conf = _params(arguments.conf)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with SIGINT ignored
         signal.signal(number, _interrupt)
     screen = Screen()
@@ -63,11 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
                 migration.start()
                 demo_site.furnish(endpoint)
                 migration.join()
-                return (
-                    _serve(airflow, screen)
-                    if arguments.ui
-                    else _run_once(airflow, screen, endpoint, arguments.conf)
-                )
+                return _serve(airflow, screen) if arguments.ui else _run_once(airflow, screen, endpoint, conf)
             finally:
                 airflow.stop()
     except KeyboardInterrupt:
@@ -90,9 +86,7 @@ def _run_once(airflow: LocalAirflow, screen: Screen, endpoint: str, conf: Mappin
             )
             time.sleep(LOOK_SECONDS)
     if process.returncode:
-        raise DemoFailed(
-            f"the run failed: {screen.failed()}\n{screen.first_error()}\nThe whole log: {airflow.log('test')}"
-        )
+        raise DemoFailed(f"{screen.failure()}\nThe whole log: {airflow.log('test')}")
     report = demo_site.newest_report(endpoint, since=started)
     screen.report(report, seconds=time.time() - started)
     return 0
@@ -124,6 +118,27 @@ def _sandbox(home: Path, screen: Screen) -> Iterator[str]:
         yield status["endpoint_url"]
     finally:
         subprocess.run([*command, "down", "--home", str(home)], check=True, stdout=subprocess.DEVNULL)
+
+
+def _params(text: str) -> dict[str, Any]:
+    try:
+        params = json.loads(text)
+    except ValueError as error:
+        params = error
+    if isinstance(params, dict):
+        return params
+    raise InvalidInput(
+        [
+            Problem(
+                rule="conf-unreadable",
+                field="--conf",
+                value=text,
+                message="Params by name are needed, as a JSON object"
+                + (f" ({params})." if isinstance(params, ValueError) else "."),
+                remedy="""Write it like --conf '{"nodes": 4, "epochs": 30}'.""",
+            )
+        ]
+    )
 
 
 def _sqlite_time(at: float) -> str:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_smd.cli.local_airflow import TaskState
-from airflow_smd.domain.logs import first_error
+from airflow_smd.domain.logs import raised
 from airflow_smd.domain.metrics import Point, parse
 
 STYLES = {
@@ -25,6 +25,14 @@ STYLES = {
     "failed": "red",
     "upstream_failed": "red",
 }
+SHOWN = {
+    "epoch": "epoch {:3.0f}",
+    "loss": "loss {:.4f}",
+    "accuracy": "accuracy {:.3f}",
+    "samples_per_second": "{:,.0f} samples/s",
+}
+BRIEF = ("queued", "scheduled")
+"""States on the way to the next one."""
 KEPT_LINES = 5000
 
 
@@ -35,6 +43,7 @@ class Screen:
         self._console = Console(highlight=False)
         self._started = time.monotonic()
         self._tasks: dict[str, TaskState] = {}
+        self._told: set[tuple[str, int, str | None]] = set()
         self._point: Point | None = None
         self._printed_epoch = 0.0
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
@@ -55,13 +64,13 @@ class Screen:
             yield
 
     def tasks(self, tasks: Sequence[TaskState]) -> None:
-        """Take the states of a run and say what changed."""
+        """Take the states of a run and say what is new: each state of a try once."""
         for task in tasks:
-            if task.state and (
-                task.task_id not in self._tasks or self._tasks[task.task_id].state != task.state
-            ):
-                self.say(f"{task.task_id:20} {task.state}")
             self._tasks[task.task_id] = task
+            news = (task.task_id, task.try_number, task.state)
+            if task.state and task.state not in BRIEF and news not in self._told:
+                self._told.add(news)
+                self.say(f"{task.task_id:20} {task.state}")
 
     def log_line(self, line: str) -> None:
         """Take a line of the run's log; a line of training progress is shown."""
@@ -75,16 +84,11 @@ class Screen:
             self._printed_epoch = epoch
             self.say(f"{'train':20} {_numbers(point)}")
 
-    def failed(self) -> str:
-        """Return the names of the tasks that failed."""
-        return (
-            ", ".join(name for name, task in self._tasks.items() if task.state == "failed")
-            or "before any task"
-        )
-
-    def first_error(self) -> str:
-        """Return the first error of the log."""
-        return "\n".join(first_error(list(self._lines)) or list(self._lines)[-20:])
+    def failure(self) -> str:
+        """Return which tasks failed, and the first error of the log."""
+        failed = [name for name, task in self._tasks.items() if task.state == "failed"]
+        where = f"{', '.join(failed)} failed" if failed else "the run failed before any task"
+        return "\n".join([f"{where}:", *(raised(list(self._lines)) or list(self._lines)[-20:])])
 
     def report(self, report: Mapping[str, Any], seconds: float) -> None:
         """Print the final table."""
@@ -110,5 +114,4 @@ class Screen:
 
 
 def _numbers(point: Point) -> str:
-    shown = ("epoch", "loss", "accuracy", "samples_per_second")
-    return "  ".join(f"{name} {point.values[name]:g}" for name in shown if name in point.values)
+    return "  ".join(text.format(point.values[name]) for name, text in SHOWN.items() if name in point.values)

@@ -1,4 +1,4 @@
-"""Lines of a job's hosts, sorted by who wrote them."""
+"""Lines of a job's hosts and of Airflow's tasks: who wrote them, and what went wrong first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _ERROR = re.compile(
 )
 _LAUNCHER = re.compile(r"MPI_ABORT|mpirun|orted|ExecuteUserScriptError|Command \"|sagemaker-training-toolkit")
 """The launcher's echo of an error that a rank had before."""
+_TRACEBACK = "Traceback (most recent call last):"
+_LOG_LINE = re.compile(r"^\[?\d{4}-\d\d-\d\dT")
 
 
 def rank_and_text(line: str) -> tuple[int | None, str]:
@@ -26,3 +28,20 @@ def first_error(lines: list[str], before: int = 2, after: int = 12) -> list[str]
         if _ERROR.search(text) and not _LAUNCHER.search(text):
             return texts[max(0, index - before) : index + after]
     return []
+
+
+def raised(lines: list[str]) -> list[str]:
+    """Return the exception that the first traceback of Airflow's log ends with, [] where there is none.
+
+    All lines of its message, without the frames, its causes and the module of its class.
+    """
+    if _TRACEBACK not in lines:
+        return []
+    block = lines[lines.index(_TRACEBACK) :]
+    block = block[: next((index for index, line in enumerate(block) if _LOG_LINE.match(line)), None)]
+    last = len(block) - block[::-1].index(_TRACEBACK)
+    head = next(
+        (index for index in range(last, len(block)) if not block[index].startswith((" ", "\t"))), last
+    )
+    exception = "\n".join(block[head:]).strip()
+    return re.sub(r"^(?:\w+\.)+(?=\w+(?::|$))", "", exception).splitlines()

@@ -40,7 +40,7 @@ def run_report(
         "Training job": training["job_name"],
         "Instances": f"{training['instance_count']} × {training['instance_type']}",
         **{
-            name.replace("_", " ").capitalize(): f"{value:.4g}"
+            name.replace("_", " ").capitalize(): f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
             for name, value in training["metrics"].items()
             if name not in BOOKKEEPING
         },
@@ -74,10 +74,10 @@ def _dataset(preprocess: Mapping[str, Any]) -> dict[str, str]:
 def _file_system(file_system: Mapping[str, Any]) -> dict[str, str]:
     plan = file_system["plan"]
     if not file_system["file_system_id"]:
-        return {"File system": f"none, {file_system['input_mode']} serves", "Why": " ".join(plan["why"])}
+        return {"File system": f"none, {file_system['input_mode']} serves", "Why": "\n".join(plan["why"])}
     tier = f"-{plan['per_unit_storage_throughput']}" if plan["per_unit_storage_throughput"] else ""
     size = f"{plan['storage_capacity_gib']:,} GiB, {plan['read_mbps']:,.0f} MB/s"
-    return {"File system": f"{plan['deployment_type']}{tier}, {size}", "Why": " ".join(plan["why"])}
+    return {"File system": f"{plan['deployment_type']}{tier}, {size}", "Why": "\n".join(plan["why"])}
 
 
 def _cost(

@@ -1,6 +1,6 @@
 import pytest
 
-from airflow_smd.domain.logs import first_error, rank_and_text
+from airflow_smd.domain.logs import first_error, raised, rank_and_text
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,35 @@ def test_the_first_error_is_the_scripts_own_not_the_launchers():
 
 def test_a_log_without_an_error_has_none():
     assert first_error(["epoch 1 loss=0.3", "MPI_ABORT was invoked on rank 1: with errorcode 1."]) == []
+
+
+AIRFLOW_LOG = """\
+2026-12-01T01:13:01.358438Z [warning  ] hyperparameters=[]: the learning rate should follow.
+2026-12-01T01:13:46.686384Z [error    ] Task failed with exception     [task] loc=task_runner.py:1639
+Traceback (most recent call last):
+  File "task.py", line 3, in look
+    found = entries[name]
+KeyError: 'x'
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "task.py", line 9, in execute
+    refuse(problems)
+airflow_smd.errors.InvalidInput: 1 problem found before anything was created:
+  - nodes=0: At least 1 is needed. [nodes]
+2026-12-01T01:13:46.687153Z [info     ] ::group::Post Execute          [task] loc=task_runner.py:1640
+Traceback (most recent call last):
+ValueError: a later one
+"""
+
+
+def test_what_a_task_raised_is_told_without_frames_and_causes():
+    assert raised(AIRFLOW_LOG.splitlines()) == [
+        "InvalidInput: 1 problem found before anything was created:",
+        "  - nodes=0: At least 1 is needed. [nodes]",
+    ]
+
+
+def test_a_log_without_a_traceback_tells_of_nothing_raised():
+    assert raised(["2026-12-01T01:13:46Z [info     ] done"]) == []
