@@ -171,6 +171,15 @@ def test_verdict_on_a_recorded_configuration(name):
     assert sorted(serious) == VERDICTS.get(name, [])
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in (*RIGHT, *NOT_IN_THE_INPUT) if name != "hetero_torch_distributed_drops_groups"]
+)
+def test_a_recorded_request_is_as_right_as_its_inputs(name):
+    problems = lint(Job.parse(RECORDED[name]["request"]), installed_catalogue())
+
+    assert [str(problem) for problem in problems if problem.severity is Severity.ERROR] == []
+
+
 def test_every_configuration_that_the_sdk_refuses_is_refused():
     refused = {name for name, golden in RECORDED.items() if golden["error"]}
 

@@ -164,8 +164,13 @@ def suggestion(word: str, known: tuple[str, ...]) -> str:
 
 
 def _tuples(kind: type, row: Mapping[str, Any]) -> dict[str, Any]:
-    hints = get_type_hints(kind)
     return {
-        name: tuple(value) if isinstance(value, list) and get_args(hints[name]) else value
+        name: tuple(value) if isinstance(value, list) and name in _generic(kind) else value
         for name, value in row.items()
     }
+
+
+@cache
+def _generic(kind: type) -> frozenset[str]:
+    """Return the fields that hold several values; evaluating annotations row by row takes most of a lint."""
+    return frozenset(name for name, hint in get_type_hints(kind).items() if get_args(hint))

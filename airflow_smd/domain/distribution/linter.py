@@ -38,8 +38,6 @@ def lint(job: Job, catalogue: Catalogue, silenced: Iterable[str] = ()) -> tuple[
 
 def _request(job: Job, catalogue: Catalogue, problems: list[Problem]) -> list[Problem]:
     """Return for what AWS would refuse the finished request, as far as the job is whole."""
-    from airflow_smd.domain.distribution.compiler import build, conventional_uris
-
     if catalogue.request is None:
         return []
     if job.form is Form.REQUEST:  # its name is given anew at launch
@@ -47,6 +45,8 @@ def _request(job: Job, catalogue: Catalogue, problems: list[Problem]) -> list[Pr
     broken = any(problem.severity is Severity.ERROR for problem in problems)
     if broken or job.form is Form.DISTRIBUTION or job.get("training_recipe") or not catalogue.images:
         return []
+    from airflow_smd.domain.distribution.compiler import build, conventional_uris
+
     source_uri, output_uri = conventional_uris(job, "x")
     try:
         request = build(job, catalogue, "x", source_uri, output_uri)

@@ -62,7 +62,7 @@ def read_request(parser: Parser, request: Mapping[str, Any]) -> Job:
     if distribution:
         found["distribution"] = distribution
     image = found.get("image_uri")
-    estimator = _estimator(image if isinstance(image, str) else "", distribution)
+    estimator = _estimator(image if isinstance(image, str) else "", distribution, decoded)
     known = facts.arguments()
     usable = {key: value for key, value in found.items() if estimator in known[key].estimators}
     region = decoded.get("sagemaker_region") or _region(image)
@@ -147,13 +147,13 @@ def _distribution(decoded: Mapping[str, Any]) -> dict[str, Any]:
     return distribution
 
 
-def _estimator(image: str, distribution: Mapping[str, Any]) -> str:
+def _estimator(image: str, distribution: Mapping[str, Any], decoded: Mapping[str, Any]) -> str:
     match = re.search(r"/(huggingface|pytorch|tensorflow|smdistributed)[a-z-]*:", image)
     if match:
         return {"huggingface": "HuggingFace", "tensorflow": "TensorFlow"}.get(match[1], "PyTorch")
-    if {"parameter_server", "multi_worker_mirrored_strategy"} & set(distribution):
-        return "TensorFlow"
-    return "PyTorch"
+    strategies = {"parameter_server", "multi_worker_mirrored_strategy"} & set(distribution)
+    # the SDK's TensorFlow class gives every job a model_dir
+    return "TensorFlow" if strategies or "model_dir" in decoded else "PyTorch"
 
 
 def _region(image: Any) -> str:

@@ -40,7 +40,8 @@ def smp1_needs_mpi(job: Job, _: Catalogue) -> Iterator[Finding]:
 @rule("smp1-with-torchrun", E, TOOLKIT)
 def smp1_with_torchrun(job: Job, _: Catalogue) -> Iterator[Finding]:
     """Parameters of SMP v1 in a job that torchrun starts, which means SMP v2."""
-    old = [key for key in job.smp_parameters if key in parameters("smp1") and key not in parameters("smp2")]
+    shared = {*parameters("smp2"), "placement_strategy"}  # recipes send the latter to SMP v2
+    old = [key for key in job.smp_parameters if key in parameters("smp1") and key not in shared]
     if job.smp2 and old:
         yield finding(
             "distribution.torch_distributed",
