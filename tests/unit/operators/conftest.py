@@ -1,4 +1,4 @@
-"""Unit tests call `execute` themselves, which Airflow allows in its test mode only."""
+"""These tests call `execute` themselves, which Airflow allows in its test mode only."""
 
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
