@@ -123,7 +123,7 @@ class FileSystems:
         try:
             found = self._client.describe_data_repository_associations(AssociationIds=[association_id])
         except ClientError as error:
-            if error.response["Error"]["Code"] == "DataRepositoryAssociationNotFound":
+            if error.response["Error"]["Code"] in ("DataRepositoryAssociationNotFound", "FileSystemNotFound"):
                 return None
             raise
         return _link(found["Associations"][0])

@@ -51,11 +51,11 @@ class World:
         while time.monotonic() < deadline:
             try:
                 [found] = self.fsx.describe_file_systems(FileSystemIds=[file_system_id])["FileSystems"]
+                links = self.fsx.describe_data_repository_associations(
+                    Filters=[{"Name": "file-system-id", "Values": [file_system_id]}]
+                )["Associations"]
             except ClientError as error:
                 return code(error)
-            links = self.fsx.describe_data_repository_associations(
-                Filters=[{"Name": "file-system-id", "Values": [file_system_id]}]
-            )["Associations"]
             states = {found["Lifecycle"], *(link["Lifecycle"] for link in links)}
             if not states & {"CREATING", "DELETING"}:
                 return str(found["Lifecycle"])
