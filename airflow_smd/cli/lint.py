@@ -42,7 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         shown = [one for _where, one in found if arguments.notes or one.severity is not Severity.NOTE]
         print(report(shown))
     else:
-        print(table(found, count, notes=arguments.notes))
+        text = table(found, count, notes=arguments.notes)
+        print(text.encode("utf-8", "backslashreplace").decode())  # JSON may hold half a surrogate pair
     return int(any(problem.severity is Severity.ERROR for _where, problem in found))
 
 

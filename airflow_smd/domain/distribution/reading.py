@@ -60,7 +60,7 @@ class Parser:
         self.complain(
             "not-json",
             path,
-            short(value),
+            f"more than {_DEPTH} levels" if depth >= _DEPTH else short(value),  # repr recurses as well
             "JSON cannot hold this; allowed are strings, finite numbers, booleans, null, lists and mappings.",
             "Write a plain value.",
         )

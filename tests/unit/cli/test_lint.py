@@ -135,6 +135,11 @@ TrainingInput("s3://b/p", distribution="ShardedByS3Key")
     assert "1 job found: 0 errors" in capsys.readouterr().out
 
 
+def test_half_a_surrogate_pair_is_printed(write, capsys):
+    assert main(["lint", write("job.json", '{"torch\\ud800distributed": {"enabled": true}}')]) == 1
+    assert "ud800" in capsys.readouterr().out
+
+
 def test_a_name_that_stands_for_itself_ends(write):
     text = "x = {'mpi': x, 'b': x}\ny = z\nz = y\nPyTorch(distribution=x, hyperparameters=y)"
 

@@ -134,6 +134,16 @@ def test_no_unknown_distribution_key_is_dropped_in_silence(name, value):
     assert [problem for problem in problems if problem.field.startswith(f"distribution.{name}")]
 
 
+def test_endless_nesting_is_one_problem_and_no_crash():
+    deep = []
+    for _level in range(900):
+        deep = [deep]
+
+    job = Job.parse({"kwargs": GOOD | {"hyperparameters": {"deep": deep}}})
+
+    assert [problem.rule for problem in job.problems] == ["not-json"]
+
+
 @pytest.mark.parametrize("data", [None, 3, "x", [], b"", {1: 2}], ids=repr)
 def test_what_is_no_mapping_is_one_problem_and_no_crash(data):
     assert Job.parse(data).problems or data in ({}, [])
