@@ -19,8 +19,10 @@ XLA_SINCE = {"PyTorch": (1, 12), "HuggingFace": (1, 11)}
 
 @rule("xla-needs-compiler", E, SDK)
 def xla_needs_compiler(job: Job, _: Catalogue) -> Iterator[Finding]:
-    """`pytorchxla` without SageMaker Training Compiler."""
-    if "pytorchxla" in job.distribution and not job.get("compiler_config") and job.form is not Form.REQUEST:
+    """`pytorchxla` without SageMaker Training Compiler, or with TensorFlow."""
+    if job.enabled("pytorchxla") and job.framework == "tensorflow":
+        yield finding("distribution.pytorchxla", True, "TensorFlow has no PyTorch/XLA.", "Remove it.")
+    elif "pytorchxla" in job.distribution and not job.get("compiler_config") and job.form is not Form.REQUEST:
         yield finding(
             "distribution.pytorchxla",
             True,

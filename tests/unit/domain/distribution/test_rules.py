@@ -193,6 +193,11 @@ CASES = [
     ),
     ("pytorchddp", "with smdistributed", pytorch({"pytorchddp": {"enabled": True}, **SMDDP})),
     ("xla-needs-compiler", "no compiler", pytorch({"pytorchxla": {"enabled": True}})),
+    (
+        "xla-needs-compiler",
+        "TensorFlow",
+        tensorflow({"pytorchxla": {"enabled": True}}, compiler_config=True, instance_type="ml.p3.16xlarge"),
+    ),
     ("compiler-cluster", "with smdistributed", pytorch(SMDDP, compiler_config=True)),
     (
         "mirrored-strategy",
