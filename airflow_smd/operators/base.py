@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from airflow_smd.domain.identity import TaskIdentity, generation
-from airflow_smd.errors import SmdError
+from airflow_smd.errors import Problem, SmdError, refuse
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -52,6 +54,19 @@ class SmdOperator(BaseOperator):
         self.botocore_config = botocore_config
         self.deferrable = deferrable
         self._poll_seconds = poll_seconds
+        if poll_seconds is not None and not poll_seconds >= 0:
+            message, remedy = "A pause cannot be negative.", "Give seconds such as 30."
+            refuse(
+                [
+                    Problem(
+                        rule="poll-seconds",
+                        field="poll_seconds",
+                        value=poll_seconds,
+                        message=message,
+                        remedy=remedy,
+                    )
+                ]
+            )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let the errors of `execute` tell Airflow whether another try makes sense."""
@@ -132,6 +147,49 @@ class SmdOperator(BaseOperator):
             self.defer(trigger=trigger, method_name=method_name)
         event = asyncio.run(_first(trigger))
         return getattr(self, method_name)(context, event)
+
+
+def known_at_parse(value: Any) -> bool:
+    """Return whether a value is known when the DAG is parsed: no template, no other task's output."""
+    if isinstance(value, Mapping):
+        return all(map(known_at_parse, value.values()))
+    if isinstance(value, (list, tuple, set)):
+        return all(map(known_at_parse, value))
+    return not hasattr(value, "iter_references") and re.search("{{|{%", str(value)) is None
+
+
+def folder_problems(**uris: Any) -> list[Problem]:
+    """Return which of these arguments, known at DAG parse, are no folder in S3."""
+    return [
+        Problem(
+            rule="s3-uri",
+            field=name,
+            value=uri,
+            message="A folder in S3 is needed.",
+            remedy="Write s3://bucket/prefix.",
+        )
+        for name, uri in uris.items()
+        if known_at_parse(uri) and not re.match("s3://[^/]", str(uri))
+    ]
+
+
+def job_problems(estimator: str, job: Any, inputs: Any = None, silenced: Iterable[str] = ()) -> list[Problem]:
+    """Return what is wrong with a job that is known at DAG parse; images and Region are looked at later."""
+    if not (known_at_parse(job) and known_at_parse(inputs)):
+        return []
+    from airflow_smd.domain.distribution import Catalogue, Job, lint
+
+    parsed = Job.parse({"estimator": estimator, "kwargs": job, "fit": inputs})
+    return as_arguments(lint(parsed, Catalogue(), silenced={"region-missing", *silenced}))
+
+
+def as_arguments(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems of a job under the names of our operators' arguments, not the SDK's."""
+    names = {"kwargs": "job", "fit": "inputs"}
+    return [
+        replace(problem, field=re.sub(r"^(kwargs|fit)\b", lambda found: names[found[0]], problem.field))
+        for problem in problems
+    ]
 
 
 async def _first(trigger: WaitTrigger) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_smd.domain.lustre import create_request
-from airflow_smd.domain.lustre.arguments import ARGUMENTS, Reading, security_groups
+from airflow_smd.domain.lustre.arguments import ARGUMENTS, Reading, read_config, read_dataset, security_groups
 from airflow_smd.domain.lustre.lifecycle import (
     DATASET_PATH,
     Attach,
@@ -21,7 +21,7 @@ from airflow_smd.domain.lustre.lifecycle import (
 )
 from airflow_smd.domain.lustre.order import Order, read_order, result, result_without
 from airflow_smd.errors import FileSystemBroken, FileSystemLate, Problem, Severity, SmdError, refuse
-from airflow_smd.operators.base import SmdOperator
+from airflow_smd.operators.base import SmdOperator, known_at_parse
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -124,8 +124,12 @@ class LustreCreateOperator(LustreOperator):
         self._identity: TaskIdentity | None = None
         reading = Reading()
         for name, how in ARGUMENTS.items():
-            if _is_plain(getattr(self, name)):
+            if known_at_parse(getattr(self, name)):
                 reading.read(name, getattr(self, name), *how)
+        if known_at_parse(dataset):
+            read_dataset(dataset, reading)
+        if plan is not None and known_at_parse(plan):
+            read_config(plan, reading)
         refuse(reading.problems)
 
     def execute(self, context: Context) -> Any:
@@ -378,11 +382,6 @@ def _groups(value: Any) -> tuple[str, ...]:
         return security_groups(value)
     except (TypeError, ValueError):
         return ()
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is known at DAG parse: neither a template nor another task's output."""
-    return not hasattr(value, "resolve") and "{{" not in str(value) and "{%" not in str(value)
 
 
 def _ids(value: Any) -> list[str]:

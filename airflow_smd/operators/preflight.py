@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_smd.domain.cost import budget_problems, instances_line, run_cost
 from airflow_smd.domain.distribution import Job, lint
-from airflow_smd.errors import InvalidInput, Severity, refuse
-from airflow_smd.operators.base import SmdOperator
+from airflow_smd.errors import InvalidInput, Problem, Severity, refuse
+from airflow_smd.operators.base import (
+    SmdOperator,
+    as_arguments,
+    folder_problems,
+    job_problems,
+    known_at_parse,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -58,6 +64,11 @@ class TrainingPreflightOperator(SmdOperator):
         self.estimator = estimator
         self.budget_usd = budget_usd
         self.ignore_rules = ignore_rules
+        problems = folder_problems(source_uri=source_uri, work_uri=work_uri)
+        problems += job_problems(estimator, job, silenced=ignore_rules)
+        if known_at_parse(budget_usd):
+            problems += _budget(budget_usd)[1]
+        refuse(problems)
 
     @cached_property
     def account(self) -> Account:
@@ -81,22 +92,37 @@ class TrainingPreflightOperator(SmdOperator):
             )
         except InvalidInput as error:
             raise InvalidInput([*problems, *error.problems]) from error
-        problems += lint(parsed, installed_catalogue(), silenced=self.ignore_rules)
+        problems += as_arguments(lint(parsed, installed_catalogue(), silenced=self.ignore_rules))
         cost = run_cost(
             [
                 instances_line(
                     "training",
-                    instance_type=str(self.job.get("instance_type")),
-                    count=int(self.job.get("instance_count") or 1),
-                    seconds=float(self.job.get("max_run") or LONGEST_RUN_SECONDS),
+                    instance_type=parsed.instance_type,
+                    count=max(1, parsed.hosts),
+                    seconds=float(parsed.get("max_run", LONGEST_RUN_SECONDS)),
                     region=self.account.region,
                 )
             ]
         )
-        problems += budget_problems(cost, None if self.budget_usd is None else float(self.budget_usd))
+        budget_usd, unreadable = _budget(self.budget_usd)
+        problems += unreadable or budget_problems(cost, budget_usd)
         warnings = [problem for problem in problems if problem.severity is not Severity.ERROR]
         for problem in warnings:
             self.log.warning("%s", problem)
         refuse(problems)
         self.log.info("Nothing speaks against this run; its training costs at most %s", cost)
         return {"at_most_usd": cost.total_usd, "warnings": [str(problem) for problem in warnings]}
+
+
+def _budget(value: float | str | None) -> tuple[float | None, list[Problem]]:
+    try:
+        budget_usd = None if value is None else float(value)
+    except ValueError:
+        budget_usd = 0.0
+    if budget_usd is None or budget_usd > 0:
+        return budget_usd, []
+    message, remedy = "A number of US dollars above 0 is needed.", "Write a number such as 50."
+    problem = Problem(
+        rule="budget-unreadable", field="budget_usd", value=value, message=message, remedy=remedy
+    )
+    return None, [problem]

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_smd.domain.report import run_report
-from airflow_smd.operators.base import SmdOperator
+from airflow_smd.errors import refuse
+from airflow_smd.operators.base import SmdOperator, folder_problems
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -49,6 +50,7 @@ class TrainingReportOperator(SmdOperator):
         self.preprocess = preprocess
         self.file_system = file_system
         self.image = image
+        refuse(folder_problems(work_uri=work_uri))
 
     @cached_property
     def reports(self) -> Reports:

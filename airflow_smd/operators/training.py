@@ -23,7 +23,7 @@ from airflow_smd.domain.training import (
     outcome,
 )
 from airflow_smd.errors import NameTaken, NotOurs, Severity, TaskTimedOut, TrainingFailed, refuse
-from airflow_smd.operators.base import SmdOperator
+from airflow_smd.operators.base import SmdOperator, as_arguments, folder_problems, job_problems
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from airflow_smd.aws.source import SourceStore
     from airflow_smd.aws.training import TrainingJobs
     from airflow_smd.domain.identity import TaskIdentity
+
+FROM_FILE_SYSTEM = ("vpc-pair", "file-system-needs-vpc")
+"""Lint rules about what the file system's task tells."""
 
 
 class SageMakerDistributedTrainingOperator(SmdOperator):
@@ -83,6 +86,13 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         self.overrides = overrides
         self.ignore_rules = ignore_rules
         self._following: str | None = None
+        later = FROM_FILE_SYSTEM if file_system is not None else ()
+        refuse(
+            [
+                *folder_problems(work_uri=work_uri),
+                *job_problems(estimator, job, inputs, silenced=(*ignore_rules, *later)),
+            ]
+        )
 
     @cached_property
     def jobs(self) -> TrainingJobs:
@@ -173,7 +183,7 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
             }
         )
         catalogue = installed_catalogue()
-        problems = lint(job, catalogue, silenced=self.ignore_rules)
+        problems = as_arguments(lint(job, catalogue, silenced=self.ignore_rules))
         for problem in problems:
             if problem.severity is not Severity.ERROR:
                 self.log.warning("%s", problem)
