@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from airflow_smd import __version__
+from airflow_smd.cli import sandbox
 from airflow_smd.errors import SmdError
 
 COMMANDS = {
@@ -18,17 +19,21 @@ COMMANDS = {
     "lint": "check a training job before it costs anything",
     "compile": "print the CreateTrainingJob request of a training job",
 }
-"""Each is a module of this package with `add_arguments(parser)` and `run(arguments) -> int`."""
+"""Each but `sandbox` is a module of this package with `add_arguments(parser)` and `run(arguments) -> int`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a refused input is printed without a traceback and ends with 1."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    parser = argparse.ArgumentParser(prog="airflow-smd", description=__doc__)
+    if argv[:1] == ["sandbox"]:  # a program of its own, with its own help
+        return sandbox.hand_over(argv[1:])
+    parser = argparse.ArgumentParser(
+        prog="airflow-smd", description="Distributed training on Amazon SageMaker: try, check, size, compile."
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         if name in argv[:1]:
             import_module(f"airflow_smd.cli.{name}").add_arguments(command)
     arguments = parser.parse_args(argv)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take whatever comes: `python -m airflow_smd.sandbox --help` tells."""
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="up | down | status | ...")
-
-
-def run(arguments: argparse.Namespace) -> int:
+def hand_over(argv: Sequence[str]) -> int:
     """Run the sandbox as a program of its own, so that this command never imports it."""
-    return subprocess.run(
-        [sys.executable, "-m", "airflow_smd.sandbox", *arguments.rest], check=False
-    ).returncode
+    return subprocess.run([sys.executable, "-m", "airflow_smd.sandbox", *argv], check=False).returncode

@@ -33,7 +33,7 @@ def first_error(lines: list[str], before: int = 2, after: int = 12) -> list[str]
 def raised(lines: list[str]) -> list[str]:
     """Return the exception that the first traceback of Airflow's log ends with, [] where there is none.
 
-    All lines of its message, without the frames, its causes and the module of its class.
+    The first paragraph of its message, without the frames, its causes and the module of its class.
     """
     if _TRACEBACK not in lines:
         return []
@@ -43,5 +43,5 @@ def raised(lines: list[str]) -> list[str]:
     head = next(
         (index for index in range(last, len(block)) if not block[index].startswith((" ", "\t"))), last
     )
-    exception = "\n".join(block[head:]).strip()
+    exception = "\n".join(block[head:]).strip().partition("\n\n")[0]
     return re.sub(r"^(?:\w+\.)+(?=\w+(?::|$))", "", exception).splitlines()

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         ("fault", _fault, "make calls or jobs fail on purpose"),
         ("calls", _calls, "list the AWS calls that it answered"),
     ):
-        command = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         command.set_defaults(run=run)
         home = lifecycle.default_home()
         command.add_argument("--home", type=Path, default=home, help=f"its state (default: {home})")
