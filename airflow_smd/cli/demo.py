@@ -104,7 +104,9 @@ def _serve(airflow: LocalAirflow, screen: Screen) -> int:
 @contextmanager
 def _sandbox(home: Path, screen: Screen) -> Iterator[str]:
     command = [sys.executable, "-m", "airflow_smd.sandbox"]
-    subprocess.run([*command, "up", "--home", str(home)], check=True, stdout=subprocess.DEVNULL)
+    up = subprocess.run([*command, "up", "--home", str(home)], check=False, capture_output=True, text=True)
+    if up.returncode:
+        raise DemoFailed(up.stderr.strip().removeprefix("airflow-smd "))
     try:
         answer = subprocess.run(
             [*command, "status", "--home", str(home), "--json"], check=True, stdout=subprocess.PIPE, text=True
