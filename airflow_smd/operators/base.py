@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_smd.domain.identity import TaskIdentity, generation
-from airflow_smd.errors import Problem, SmdError, refuse
+from airflow_smd.errors import Problem, Severity, SmdError, refuse
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -120,6 +120,17 @@ class SmdOperator(BaseOperator):
             generation=generation(max_tries=ti.max_tries, retries=self.retries or 0),
             deployment=conf.get("smd", "deployment", fallback=""),
         )
+
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        """Log warnings and notes, then raise InvalidInput if there are errors."""
+        found = list(problems)
+        for problem in found:
+            match problem.severity:
+                case Severity.WARNING:
+                    self.log.warning("%s", problem)
+                case Severity.NOTE:
+                    self.log.info("%s", problem)
+        refuse(found)
 
     def waiting(self, at_most_seconds: float = math.inf) -> dict[str, Any]:
         """Return the arguments that every trigger takes.

@@ -26,7 +26,6 @@ from airflow_smd.errors import (
     ImageBuildStopped,
     ImageBuildTimedOut,
     Problem,
-    Severity,
     TaskTimedOut,
     UnexpectedAnswer,
     refuse,
@@ -174,11 +173,7 @@ class TrainingImageBuildOperator(SmdOperator):
         recipe, settings, problems = self._parse()
         refuse(problems)
         plan = ImagePlan(recipe=recipe, files=read_context(Path(self.source_dir)) if self.source_dir else ())
-        problems = plan.problems() + target_problems(self.repository, self.work_uri, settings)
-        for problem in problems:
-            if problem.severity is not Severity.ERROR:
-                self.log.warning("%s", problem)
-        refuse(problems)
+        self.refuse(plan.problems() + target_problems(self.repository, self.work_uri, settings))
         return plan
 
     def _parse(self) -> tuple[ImageRecipe, BuildSettings, list[Problem]]:

@@ -107,9 +107,7 @@ class TrainingPreflightOperator(SmdOperator):
         budget_usd, unreadable = _budget(self.budget_usd)
         problems += unreadable or budget_problems(cost, budget_usd)
         warnings = [problem for problem in problems if problem.severity is not Severity.ERROR]
-        for problem in warnings:
-            self.log.warning("%s", problem)
-        refuse(problems)
+        self.refuse(problems)
         self.log.info("Nothing speaks against this run; its training costs at most %s", cost)
         return {"at_most_usd": cost.total_usd, "warnings": [str(problem) for problem in warnings]}
 

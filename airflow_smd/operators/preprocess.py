@@ -25,7 +25,6 @@ from airflow_smd.errors import (
     NameTaken,
     NotOurs,
     PreprocessFailed,
-    Severity,
     SourceChanged,
     TaskTimedOut,
     refuse,
@@ -149,8 +148,12 @@ class SageMakerPreprocessOperator(SmdOperator):
             self.log.info("%s holds the shards of these data already", wanted.folder.uri)
             return self._result(wanted, sealed, reused=True, seconds=0.0)
         problems = [*plan_problems(wish, source), *image_problems(wish, self.jobs.region)]
-        self._warn(problems, wish.machines.instance_type)
-        refuse(problems)
+        if wish.machines.instance_type not in self.jobs.instance_types:
+            self.log.warning(
+                "instance_type=%r is unknown to the installed botocore; SageMaker decides",
+                wish.machines.instance_type,
+            )
+        self.refuse(problems)
         return self._start(context, wanted, code)
 
     def execute_again(self, context: Context, event: Mapping[str, Any]) -> Any:
@@ -268,15 +271,6 @@ class SageMakerPreprocessOperator(SmdOperator):
         if manifest.skipped:
             self.log.warning("Skipped samples: %s; see %sparts/", dict(manifest.skipped), told["uri"])
         return told
-
-    def _warn(self, problems: Sequence[Any], instance_type: str) -> None:
-        for problem in problems:
-            if problem.severity is not Severity.ERROR:
-                self.log.warning("%s", problem)
-        if instance_type not in self.jobs.instance_types:
-            self.log.warning(
-                "instance_type=%r is unknown to the installed botocore; SageMaker decides", instance_type
-            )
 
     def _raw(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.template_fields}

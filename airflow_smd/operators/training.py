@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_smd.domain.distribution import Job, compile_job, lint
@@ -22,7 +21,7 @@ from airflow_smd.domain.training import (
     next_step,
     outcome,
 )
-from airflow_smd.errors import NameTaken, NotOurs, Severity, TaskTimedOut, TrainingFailed, refuse
+from airflow_smd.errors import NameTaken, NotOurs, TaskTimedOut, TrainingFailed, refuse
 from airflow_smd.operators.base import SmdOperator, as_arguments, folder_problems, job_problems
 
 if TYPE_CHECKING:
@@ -172,8 +171,8 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
 
     def _request(self, identity: TaskIdentity, job_name: str) -> dict[str, Any]:
         from airflow_smd.aws.containers import installed_catalogue
+        from airflow_smd.aws.source import local_source
 
-        source_dir = self.job.get("source_dir")
         job = Job.parse(
             {
                 "estimator": self.estimator,
@@ -183,21 +182,15 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
             }
         )
         catalogue = installed_catalogue()
-        problems = as_arguments(lint(job, catalogue, silenced=self.ignore_rules))
-        for problem in problems:
-            if problem.severity is not Severity.ERROR:
-                self.log.warning("%s", problem)
-        refuse(problems)
-        source_uri = str(source_dir)
-        if source_dir and not source_uri.startswith("s3://"):
-            source_uri = self.source.put(Path(source_uri))
+        source, missing = local_source(self.job)
+        self.refuse([*missing, *as_arguments(lint(job, catalogue, silenced=self.ignore_rules))])
         overrides = self.overrides or {}
         tags = merged_tags(self.job.get("tags"), overrides.get("Tags"), identity.tags)
         return compile_job(
             job,
             catalogue,
             name=job_name,
-            source_uri=source_uri,
+            source_uri=self.source.put(source) if source else "",
             output_uri=f"{self.work_uri.rstrip('/')}/output",
             overrides={**overrides, "Tags": tags},
             silenced=tuple(self.ignore_rules),

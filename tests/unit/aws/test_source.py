@@ -1,4 +1,3 @@
-import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -6,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from airflow_smd.aws.addresses import split_s3_uri
-from airflow_smd.aws.source import pack
+from airflow_smd.aws.source import local_source, pack
 
 
 def names(packed: bytes) -> list[str]:
-    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         return tar.getnames()
 
 
@@ -46,6 +45,35 @@ def test_another_byte_gives_other_bytes(code: Path):
     (code / "train.py").write_text("print(1)")
 
     assert pack(code) != before
+
+
+def test_an_entry_point_without_a_folder_is_packed_alone(code: Path):
+    (code / "secret.txt").write_text("not asked for")
+
+    found = names(pack(code / "train.py"))
+
+    assert "train.py" in found
+    assert "secret.txt" not in found
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        pytest.param({"source_dir": "{code}", "entry_point": "train.py"}, None, id="script in its folder"),
+        pytest.param({"entry_point": "{code}/train.py"}, None, id="script alone"),
+        pytest.param({"source_dir": "s3://b/code.tar.gz", "entry_point": "train.py"}, None, id="code in S3"),
+        pytest.param({}, None, id="code in the image"),
+        pytest.param(
+            {"source_dir": "{code}/no", "entry_point": "train.py"}, "job.source_dir", id="no folder"
+        ),
+        pytest.param({"source_dir": "{code}", "entry_point": "trian.py"}, "job.entry_point", id="no script"),
+        pytest.param({"entry_point": "{code}/trian.py"}, "job.entry_point", id="no script, no folder"),
+    ],
+)
+def test_code_that_is_not_there_is_found_missing(code: Path, job, field):
+    _, problems = local_source({name: value.format(code=code) for name, value in job.items()})
+
+    assert [problem.field for problem in problems] == ([field] if field else [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,8 +21,8 @@ from tests.fakes.training import FakeJobLogs, FakeSourceStore, FakeTrainingJobs
 
 ROLE = "arn:aws:iam::123456789012:role/SageMakerRole"
 JOB = {
-    "entry_point": "train.py",
-    "source_dir": "/code",
+    "entry_point": "wait.py",
+    "source_dir": str(Path(__file__).parents[2] / "integration" / "dags" / "wait_code"),
     "role": ROLE,
     "framework_version": "2.2.0",
     "py_version": "py310",
@@ -264,6 +265,7 @@ def test_killing_a_task_that_follows_nothing_stops_nothing(task: Task):
         ),
         pytest.param({"role": "SageMakerRole"}, id="a role that is no ARN"),
         pytest.param({"use_spot_instances": True}, id="Spot without a longest wait"),
+        pytest.param({"entry_point": "wiat.py"}, id="a script that is not there"),
     ],
 )
 def test_a_wrong_job_is_refused_before_anything_is_created(wrong):
