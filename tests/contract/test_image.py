@@ -70,7 +70,7 @@ def fake_account() -> Account:
     world = FakeWorld()
     return Account(
         images=FakeImageRepository(world, "digits"),
-        contexts=FakeBuildContexts(world, "s3://work/run"),
+        contexts=FakeBuildContexts(world, "s3://bucket/run"),
         builds=FakeImageBuilds(world, SETTINGS.project_name),
         contexts_in=lambda bucket: FakeBuildContexts(world, f"s3://{bucket}/run"),
         builds_of=lambda project: FakeImageBuilds(world, project),

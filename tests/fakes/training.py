@@ -82,4 +82,4 @@ class FakeSourceStore:
 
     def put(self, source_dir: Path) -> str:
         self.uploads.append(source_dir)
-        return "s3://work/source/0/sourcedir.tar.gz"
+        return "s3://bucket/source/0/sourcedir.tar.gz"

@@ -19,7 +19,7 @@ JOB = {
     "instance_count": 2,
     "max_run": 3600,
 }
-WORK = "s3://work/smd"
+WORK = "s3://bucket/smd"
 TRAIN = {"job": JOB, "work_uri": WORK}
 GOOD = {
     "SageMakerDistributedTrainingOperator": TRAIN,
@@ -32,7 +32,7 @@ GOOD = {
         "role": JOB["role"],
     },
     "LustreCreateOperator": {
-        "dataset": {"uri": "s3://work/shards/", "bytes": "100GB"},
+        "dataset": {"uri": "s3://bucket/shards/", "bytes": "100GB"},
         "nodes": 2,
         "subnet_id": "subnet-0123456789abcdef0",
         "security_group_ids": ["sg-0123456789abcdef0"],

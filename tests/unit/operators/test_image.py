@@ -54,7 +54,7 @@ def context(*, clears: int = 0, run_id: str = "run-1") -> Any:
 def task(world: FakeWorld, code: Path, **arguments: Any) -> TrainingImageBuildOperator:
     given = {
         "repository": "digits",
-        "work_uri": "s3://work/run",
+        "work_uri": "s3://bucket/run",
         "base_image": DLC,
         "source_dir": str(code),
         "codebuild_role_arn": ROLE,

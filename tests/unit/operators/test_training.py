@@ -40,7 +40,7 @@ class Task:
         self.jobs = FakeTrainingJobs()
         self.logs = FakeJobLogs()
         self.source = FakeSourceStore()
-        self.arguments = {"job": JOB, "work_uri": "s3://work/smd", "deferrable": True, "retries": 2} | changes
+        self.arguments = {"job": JOB, "work_uri": "s3://bucket/smd", "deferrable": True, "retries": 2} | changes
 
     def operator(self, **changes) -> SageMakerDistributedTrainingOperator:
         operator = SageMakerDistributedTrainingOperator(task_id="train", **self.arguments | changes)
@@ -311,14 +311,14 @@ def test_a_file_system_becomes_the_training_channel_and_the_network(task: Task):
 def test_without_a_file_system_worth_its_price_the_data_is_read_from_s3(task: Task):
     task.arguments["file_system"] = {
         "file_system_id": None,
-        "data_source": {"S3DataSource": {"S3Uri": "s3://work/shards/", "S3DataType": "S3Prefix"}},
+        "data_source": {"S3DataSource": {"S3Uri": "s3://bucket/shards/", "S3DataType": "S3Prefix"}},
         "input_mode": "FastFile",
     }
     task.deferred()
 
     (channel,) = task.jobs.requests[only(task.jobs.runs)]["InputDataConfig"]
     assert channel["InputMode"] == "FastFile"
-    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == "s3://work/shards/"
+    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == "s3://bucket/shards/"
 
 
 def test_overrides_reach_any_field_and_keep_our_tags(task: Task):

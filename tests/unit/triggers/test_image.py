@@ -14,7 +14,7 @@ def waiting(dockerfile: str) -> tuple[ImageBuildTrigger, FakeWorld]:
     files = (ContextFile(path="Dockerfile", content=dockerfile.encode()),)
     plan = ImagePlan(recipe=ImageRecipe(dockerfile="Dockerfile"), files=files)
     target = f"{FakeImageRepository(world, 'digits').ensure({})}:{plan.tag}"
-    contexts, builds = FakeBuildContexts(world, "s3://work/run"), FakeImageBuilds(world, "project")
+    contexts, builds = FakeBuildContexts(world, "s3://bucket/run"), FakeImageBuilds(world, "project")
     contexts.put(plan.tag, plan.pack())
     build_id = builds.start(
         name="task",
