@@ -19,7 +19,7 @@ ACCOUNT = "123456789012"
 class FakeWorld:
     """What one account has, shared by its fakes."""
 
-    buckets: set[str] = field(default_factory=lambda: {"work"})
+    buckets: set[str] = field(default_factory=lambda: {"bucket"})
     contexts: dict[str, bytes] = field(default_factory=dict)
     repositories: dict[str, dict[str, str]] = field(default_factory=dict)
     """Name -> tag -> digest."""
