@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 NAME_LIMIT = 63
 """Longest name of a SageMaker training or processing job (botocore: TrainingJobName)."""
 _ATTEMPT_ROOM = len("-a99")
+NAME_TAG, DEPLOYMENT_TAG = "airflow-smd:name", "airflow-smd:deployment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +46,50 @@ class TaskIdentity:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Return the tags that say which run pays for a thing; a value is cut at AWS's 256 characters."""
+        """Return the tags that say which run pays for a thing.
+
+        A deployment without a name has no tag.
+        """
         tags = {
             "airflow:dag_id": self.dag_id,
             "airflow:run_id": self.run_id,
             "airflow:task_id": self.task_id,
             "airflow:map_index": str(self.map_index),
             "airflow:generation": str(self.generation),
-            "airflow-smd:name": self.base_name,
+            NAME_TAG: self.base_name,
         }
-        return {key: re.sub(r"[^\w\s.:/=+\-@]", "_", value)[:256] for key, value in tags.items()}
+        if self.deployment:
+            tags[DEPLOYMENT_TAG] = self.deployment
+        return {key: as_tag(value) for key, value in tags.items()}
+
+    @classmethod
+    def from_tags(cls, tags: Mapping[str, str], deployment: str) -> TaskIdentity | None:
+        """Return whose these tags are, None if they are of another deployment or do not tell.
+
+        The name tag is the proof: its hash holds what was written before AWS's characters replaced any.
+        """
+        try:
+            found = cls(
+                dag_id=tags["airflow:dag_id"],
+                run_id=tags["airflow:run_id"],
+                task_id=tags["airflow:task_id"],
+                map_index=int(tags["airflow:map_index"]),
+                generation=int(tags["airflow:generation"]),
+                deployment=deployment,
+            )
+        except (KeyError, ValueError):
+            return None
+        return found if found.base_name == tags.get(NAME_TAG) else None
+
+
+def as_tag(value: str) -> str:
+    """Return `value` in the characters that AWS takes in a tag, cut at its 256."""
+    return re.sub(r"[^\w\s.:/=+\-@]", "_", value)[:256]
+
+
+def may_be_ours(name: str) -> bool:
+    """Return whether `name` looks like an attempt's, so that asking AWS for its tags is worth a call."""
+    return re.search(r"-[0-9a-f]{12}-g\d+-a\d+$", name) is not None
 
 
 def generation(*, max_tries: int, retries: int) -> int:
