@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from airflow_smd.aws.addresses import split_s3_uri
 from airflow_smd.domain.image import BuildSettings, BuildStatus, ImageBuild
 from airflow_smd.errors import AccessRefused, Problem, UnexpectedAnswer, refuse
 
-NAME_VARIABLE, TAG_VARIABLE = "AIRFLOW_SMD_NAME", "AIRFLOW_SMD_TAG"
+NAME_VARIABLE, TAG_VARIABLE, TAGS_VARIABLE = "AIRFLOW_SMD_NAME", "AIRFLOW_SMD_TAG", "AIRFLOW_SMD_TAGS"
 """A build has no tags, so who started it, and for which content, stands in its environment."""
 _DOMAINS = {"aws-cn": "amazonaws.com.cn"}
 _EXPIRE_UNTAGGED = (
@@ -201,10 +202,21 @@ class ImageBuilds:
                     raise
 
     def start(
-        self, *, name: str, tag: str, token: str, location: str, build_spec: str, settings: BuildSettings
+        self,
+        *,
+        name: str,
+        tag: str,
+        token: str,
+        location: str,
+        build_spec: str,
+        settings: BuildSettings,
+        tags: Mapping[str, str] | None = None,
     ) -> str:
-        """Start a build and return its id; within five minutes the same token gives the same build."""
-        variables = {NAME_VARIABLE: name, TAG_VARIABLE: tag}
+        """Start a build and return its id; within five minutes the same token gives the same build.
+
+        `tags` say which run pays for it.
+        """
+        variables = {NAME_VARIABLE: name, TAG_VARIABLE: tag, TAGS_VARIABLE: json.dumps(dict(tags or {}))}
         with _allowed(f"start a build of the CodeBuild project {self._project}"):
             try:
                 answer = self._client.start_build(

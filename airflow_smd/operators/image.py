@@ -207,6 +207,7 @@ class TrainingImageBuildOperator(SmdOperator):
             location=self.contexts.location(plan.tag),
             build_spec=build_spec(plan, target, self.images.region),
             settings=settings,
+            tags=identity.tags,
         )
         self.log.info("Started %s for %s", build_id, target)
         return build_id

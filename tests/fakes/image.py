@@ -83,7 +83,15 @@ class FakeImageBuilds:
             self._world.projects.add(self._project)
 
     def start(
-        self, *, name: str, tag: str, token: str, location: str, build_spec: str, settings: BuildSettings
+        self,
+        *,
+        name: str,
+        tag: str,
+        token: str,
+        location: str,
+        build_spec: str,
+        settings: BuildSettings,
+        tags: Mapping[str, str] | None = None,
     ) -> str:
         self._world.calls.append("start")
         if self._project not in self._world.projects:
