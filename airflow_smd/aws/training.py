@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -10,6 +12,21 @@ from botocore.exceptions import ClientError
 from airflow_smd.aws.jobs import NOT_FOUND, SageMakerJobs, error_code, unix
 from airflow_smd.domain.training import TrainingRun, TrainingStatus
 from airflow_smd.errors import NameTaken, UnexpectedAnswer
+
+PAGE = 100
+"""ListTrainingJobs gives no more, and ten if not asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """A page of what changed since a time."""
+
+    runs: Sequence[TrainingRun]
+    """Name, ARN and status only."""
+    newest: float
+    """Unix time, by AWS's clock, of the newest change on the page."""
+    token: str | None
+    """Of the next page; a page with one may be empty."""
 
 
 class TrainingJobs(SageMakerJobs[TrainingRun]):
@@ -33,6 +50,23 @@ class TrainingJobs(SageMakerJobs[TrainingRun]):
                 return None
             raise
 
+    def changed(self, after: float, token: str | None = None) -> Changes:
+        """Return a page of the account's jobs that were modified after `after` (Unix time).
+
+        A status that is new to us is left out: what we wait for is described, too, and refused there.
+        """
+        answer = self._client.list_training_jobs(
+            LastModifiedTimeAfter=datetime.fromtimestamp(after, UTC),
+            MaxResults=PAGE,
+            SortOrder="Descending",
+            **({"NextToken": token} if token else {}),
+        )
+        found = answer["TrainingJobSummaries"]
+        times = [unix(item.get("LastModifiedTime")) or after for item in found]
+        known = [item for item in found if item["TrainingJobStatus"] in set(TrainingStatus)]
+        runs = [_listed(item) for item in known]
+        return Changes(runs=runs, newest=max(times, default=after), token=answer.get("NextToken"))
+
     def stop(self, job_name: str) -> None:
         """Ask for the job's end, which leaves it 120 s to save its work; a job that is over is left alone."""
         try:
@@ -40,6 +74,15 @@ class TrainingJobs(SageMakerJobs[TrainingRun]):
         except ClientError as error:
             if error_code(error) not in NOT_FOUND:
                 raise
+
+
+def _listed(item: Mapping[str, Any]) -> TrainingRun:
+    return TrainingRun(
+        job_name=item["TrainingJobName"],
+        job_arn=item["TrainingJobArn"],
+        status=TrainingStatus(item["TrainingJobStatus"]),
+        secondary_status=item.get("SecondaryStatus", item["TrainingJobStatus"]),
+    )
 
 
 def _run(answer: Mapping[str, Any]) -> TrainingRun:

@@ -145,6 +145,8 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         run = self.jobs.look(job_name)
         if run is None:
             raise TrainingFailed(job_name, "The job was deleted while the task waited for it.")
+        if "log" in event:
+            self._show_rest(run, event["log"])
         if outcome(run.status) is not Outcome.SUCCEEDED:
             self._explain(run)
             raise failure(run)
@@ -212,13 +214,31 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         self._following = job_name
         return self.wait(context, TrainingTrigger(job_name=job_name, **self.waiting()), method_name)
 
+    def _show_rest(self, run: TrainingRun, cursor: Mapping[str, Any]) -> None:
+        """Show what the hosts wrote after the trigger's last look at their log."""
+        from airflow_smd.aws.logs import LogReader
+
+        reader = LogReader(lambda: self.logs, run.job_name, cursor)
+        try:
+            while True:
+                for text in reader.read(run.instance_count):
+                    self.log.info("%s", text)
+                if not reader.more:
+                    return
+        except Exception as error:  # whatever it is, the job's end counts
+            self.log.warning("The rest of the log cannot be read: %s", error)
+
     def _explain(self, run: TrainingRun) -> None:
         """Put the first error of any host into the task log; the launcher's last line says little."""
-        lines = sorted(self.logs.tail(run.job_name, 1000), key=lambda line: line.at)
+        try:
+            lines = sorted(self.logs.tail(run.job_name, 1000), key=lambda line: line.at)
+        except Exception as error:  # whatever it is, the job's own failure counts
+            self.log.error("The log of %s cannot be read: %s", run.job_name, error)
+            return
         if not lines:
             self.log.error("%s wrote no log: look in %s", run.job_name, "/aws/sagemaker/TrainingJobs")
-        for text in first_error([line.text for line in lines]) or [line.text for line in lines[-20:]]:
-            self.log.error("%s", text)
+        for line in first_error(lines) or lines[-20:]:
+            self.log.error("%s | %s", line.host, line.text)
 
     @staticmethod
     def _result(run: TrainingRun, identity: TaskIdentity) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from airflow_smd.aws.logs import LogLine
+from airflow_smd.aws.training import Changes
 from airflow_smd.domain.identity import TaskIdentity
+from airflow_smd.domain.logs import LogLine
 from airflow_smd.domain.training import TrainingRun, TrainingStatus
 from airflow_smd.errors import NameTaken
 
@@ -20,6 +21,18 @@ class FakeTrainingJobs:
         self.runs: dict[str, TrainingRun] = {}
         self.requests: dict[str, Mapping[str, Any]] = {}
         self.stopped: list[str] = []
+        self.calls: list[str] = []
+        """`Describe` and `List`, in order."""
+        self.errors: dict[str, Exception] = {}
+        """What one of them answers as long as it stands here."""
+        self.modified: dict[str, float] = {}
+        """Unix time of a job's last change; what is not here has not changed for long."""
+        self.page = 100
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.errors:
+            raise self.errors[name]
 
     def launch(self, request: Mapping[str, Any]) -> None:
         name = request["TrainingJobName"]
@@ -34,7 +47,17 @@ class FakeTrainingJobs:
         )
 
     def look(self, job_name: str) -> TrainingRun | None:
+        self._called("Describe")
         return self.runs.get(job_name)
+
+    def changed(self, after: float, token: str | None = None) -> Changes:
+        self._called("List")
+        names = [name for name, at in self.modified.items() if at > after and name in self.runs]
+        start = int(token or 0)
+        page = names[start : start + self.page]
+        more = str(start + self.page) if len(names) > start + self.page else None
+        newest = max((self.modified[name] for name in page), default=after)
+        return Changes(runs=[self.runs[name] for name in page], newest=newest, token=more)
 
     def attempts(self, identity: TaskIdentity) -> list[TrainingRun]:
         found: list[TrainingRun] = []
@@ -62,14 +85,27 @@ class FakeTrainingJobs:
 class FakeJobLogs:
     def __init__(self, lines: Mapping[str, list[str]] | None = None) -> None:
         self.lines = dict(lines or {})
+        self.at = 0.0
+        """Unix time of each host's first line; the next ones follow a second apart."""
 
     def streams(self, job_name: str) -> list[str]:
         return sorted(f"{job_name}/{host}-1" for host in self.lines)
 
     def read(self, stream: str, token: str | None = None) -> tuple[list[LogLine], str | None]:
         host = stream.rpartition("/")[2].rsplit("-", 1)[0]
-        lines = [LogLine(host=host, at=float(at), text=text) for at, text in enumerate(self.lines[host])]
+        lines = [LogLine(host=host, at=self.at + at, text=text) for at, text in enumerate(self.lines[host])]
         return lines[int(token or 0) :], str(len(lines))
+
+    def page(
+        self, streams: Sequence[str], since: float, token: str | None = None
+    ) -> tuple[list[LogLine], str | None]:
+        lines = [
+            replace(line, id=f"{stream}:{number}")
+            for stream in streams
+            for number, line in enumerate(self.read(stream)[0])
+            if line.at >= since
+        ]
+        return lines, None
 
     def tail(self, job_name: str, count: int) -> Iterator[LogLine]:
         for stream in self.streams(job_name):
@@ -83,3 +119,9 @@ class FakeSourceStore:
     def put(self, source_dir: Path) -> str:
         self.uploads.append(source_dir)
         return "s3://bucket/source/0/sourcedir.tar.gz"
+
+
+class FakeTrainingHook:
+    def __init__(self, jobs: FakeTrainingJobs, logs: FakeJobLogs) -> None:
+        self.jobs = jobs
+        self.logs = logs
