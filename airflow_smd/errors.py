@@ -337,3 +337,11 @@ class PreprocessStopped(PreprocessFailed):
     """The job was stopped: by a person, or because it reached its time limit."""
 
     advice = "Clear the task to start anew; raise job.max_run_seconds if the time was too short."
+
+
+class SweepIncomplete(SmdError):
+    """A sweep could not see or remove everything; it did the rest, and the next try goes on."""
+
+    def __init__(self, failures: Iterable[str]) -> None:
+        self.failures = tuple(failures)
+        super().__init__("The sweep is not complete:\n" + "\n".join(f"  - {one}" for one in self.failures))
