@@ -78,7 +78,7 @@ with DAG(
             title="Instance type",
         ),
         "nodes": Param(2, type="integer", minimum=1, maximum=64, title="Number of instances"),
-        "epochs": Param(30, type="integer", minimum=1),
+        "epochs": Param(30, type="integer", minimum=1, title="Epochs"),
         "batch_size_per_gpu": Param(16, type="integer", minimum=1, title="Batch size per GPU"),
         "target_epoch_seconds": Param(
             30, type="number", exclusiveMinimum=0, title="Seconds an epoch may take"
