@@ -22,14 +22,11 @@ from airflow_smd.domain.processing import ProcessingRun, failure, next_step, out
 from airflow_smd.domain.training import Follow, Launch, Outcome, WaitOut
 from airflow_smd.domain.units import format_bytes
 from airflow_smd.errors import (
-    NameTaken,
-    NotOurs,
     PreprocessFailed,
     SourceChanged,
-    TaskTimedOut,
     refuse,
 )
-from airflow_smd.operators.base import SmdOperator
+from airflow_smd.operators.jobs import SageMakerJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_smd.domain.identity import TaskIdentity
 
 
-class SageMakerPreprocessOperator(SmdOperator):
+class SageMakerPreprocessOperator(SageMakerJobOperator):
     """Make WebDataset shards of raw data with a SageMaker Processing job, unless they are there already.
 
     The number of shards is a multiple of every world size, so that each rank reads whole shards and none
@@ -116,7 +113,6 @@ class SageMakerPreprocessOperator(SmdOperator):
         self.code_dir = code_dir
         self.sharding = sharding
         self.job = job
-        self._following: str | None = None
         refuse_fixed(self._raw())
 
     @cached_property
@@ -156,17 +152,10 @@ class SageMakerPreprocessOperator(SmdOperator):
         self.refuse(problems)
         return self._start(context, wanted, code)
 
-    def execute_again(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Decide again after a job that was being stopped is gone."""
-        self.log.info("%s is gone", event["job_name"])
-        return self.execute(context)
-
     def finish(self, _context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Seal what the job made and return it, or raise the error of its kind."""
         job_name = event["job_name"]
-        if event.get("timeout"):
-            self.jobs.stop(job_name)
-            raise TaskTimedOut(f"execution_timeout={self.execution_timeout} passed; {job_name} was stopped")
+        self.stop_after_timeout(event)
         run = self.jobs.look(job_name)
         if run is None:
             raise PreprocessFailed(job_name, "The job was deleted while the task waited for it.", "")
@@ -176,12 +165,6 @@ class SageMakerPreprocessOperator(SmdOperator):
             wish=wish_of(self._raw()), source=event["source"], classes=None, fingerprint=event["fingerprint"]
         )
         return self._result(made, self._seal(run, made), reused=False, seconds=run.seconds)
-
-    def on_kill(self) -> None:
-        """Stop the job when the worker's task is killed."""
-        if self._following:
-            self.log.info("Stopping %s, since the task is killed", self._following)
-            self.jobs.stop(self._following)
 
     def _start(self, context: Context, wanted: Plan, code: Mapping[str, bytes]) -> Any:
         identity = self.identity(context)
@@ -206,25 +189,18 @@ class SageMakerPreprocessOperator(SmdOperator):
         wish = request(
             wanted, job_name=job_name, code_uri=folder.uri, region=self.jobs.region, tags=identity.tags
         )
-        try:
-            self.jobs.launch(wish)
-            self.log.info(
-                "Launched %s: %s files, %s, to %s",
-                job_name,
-                wanted.source["files"],
-                format_bytes(wanted.source["bytes"]),
-                wanted.folder.uri,
-            )
-        except NameTaken:
-            run = self.jobs.look(job_name)
-            if run is None or self.jobs.owner(run.job_arn) != identity.base_name:
-                raise NotOurs(f"{job_name} is there, but without our tag airflow-smd:name") from None
-            self.log.info("Following %s, which another try has just launched", job_name)
+        self.log.info(
+            "%s files, %s, become shards in %s",
+            wanted.source["files"],
+            format_bytes(wanted.source["bytes"]),
+            wanted.folder.uri,
+        )
+        self.launch(identity, job_name, wish)
 
     def _wait(self, context: Context, job_name: str, method_name: str, carry: Mapping[str, Any]) -> Any:
         from airflow_smd.triggers.processing import ProcessingTrigger
 
-        self._following = job_name
+        self.following = job_name
         trigger = ProcessingTrigger(job_name=job_name, carry=carry, **self.waiting())
         return self.wait(context, trigger, method_name)
 

@@ -21,8 +21,9 @@ from airflow_smd.domain.training import (
     next_step,
     outcome,
 )
-from airflow_smd.errors import NameTaken, NotOurs, TaskTimedOut, TrainingFailed, refuse
-from airflow_smd.operators.base import SmdOperator, as_arguments, folder_problems, job_problems
+from airflow_smd.errors import TrainingFailed, refuse
+from airflow_smd.operators.base import as_arguments, folder_problems, job_problems
+from airflow_smd.operators.jobs import SageMakerJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,7 +37,7 @@ FROM_FILE_SYSTEM = ("vpc-pair", "file-system-needs-vpc")
 """Lint rules about what the file system's task tells."""
 
 
-class SageMakerDistributedTrainingOperator(SmdOperator):
+class SageMakerDistributedTrainingOperator(SageMakerJobOperator):
     """Run one distributed training job and return what it made.
 
     A retry follows the job that an earlier try started; clearing the task starts a new one. The job is
@@ -84,7 +85,6 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         self.file_system = file_system
         self.overrides = overrides
         self.ignore_rules = ignore_rules
-        self._following: str | None = None
         later = FROM_FILE_SYSTEM if file_system is not None else ()
         refuse(
             [
@@ -128,20 +128,13 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
             case Follow(job_name):
                 self.log.info("Following %s, which is already there", job_name)
             case Launch(job_name):
-                self._launch(identity, job_name)
+                self.launch(identity, job_name, self._request(identity, job_name))
         return self._wait(context, job_name, "finish")
-
-    def execute_again(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Decide again after a job that was being stopped is gone."""
-        self.log.info("%s is gone", event["job_name"])
-        return self.execute(context)
 
     def finish(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return the job's result, or raise the error of its kind."""
         job_name = event["job_name"]
-        if event.get("timeout"):
-            self.jobs.stop(job_name)
-            raise TaskTimedOut(f"execution_timeout={self.execution_timeout} passed; {job_name} was stopped")
+        self.stop_after_timeout(event)
         run = self.jobs.look(job_name)
         if run is None:
             raise TrainingFailed(job_name, "The job was deleted while the task waited for it.")
@@ -153,23 +146,6 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
         result = self._result(run, self.identity(context))
         self.log.info("%s succeeded after %s s, %s", job_name, result["seconds"], result["metrics"])
         return result
-
-    def on_kill(self) -> None:
-        """Stop the job when the worker's task is killed."""
-        if self._following:
-            self.log.info("Stopping %s, since the task is killed", self._following)
-            self.jobs.stop(self._following)
-
-    def _launch(self, identity: TaskIdentity, job_name: str) -> None:
-        request = self._request(identity, job_name)
-        try:
-            self.jobs.launch(request)
-            self.log.info("Launched %s", job_name)
-        except NameTaken:
-            run = self.jobs.look(job_name)
-            if run is None or self.jobs.owner(run.job_arn) != identity.base_name:
-                raise NotOurs(f"{job_name} is there, but without our tag airflow-smd:name") from None
-            self.log.info("Following %s, which another try has just launched", job_name)
 
     def _request(self, identity: TaskIdentity, job_name: str) -> dict[str, Any]:
         from airflow_smd.aws.containers import installed_catalogue
@@ -211,7 +187,7 @@ class SageMakerDistributedTrainingOperator(SmdOperator):
     def _wait(self, context: Context, job_name: str, method_name: str) -> Any:
         from airflow_smd.triggers.training import TrainingTrigger
 
-        self._following = job_name
+        self.following = job_name
         return self.wait(context, TrainingTrigger(job_name=job_name, **self.waiting()), method_name)
 
     def _show_rest(self, run: TrainingRun, cursor: Mapping[str, Any]) -> None:
