@@ -7,7 +7,7 @@ from typing import Any
 from airflow_smd import __version__
 
 INTEGRATION = "Amazon SageMaker distributed training"
-FEATURES = ("image", "lustre", "preflight", "preprocess", "report", "training")
+FEATURES = ("image", "lustre", "preflight", "preprocess", "report", "sweep", "training")
 
 
 def get_provider_info() -> dict[str, Any]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from airflow_smd.operators.preflight import TrainingPreflightOperator as TrainingPreflightOperator
     from airflow_smd.operators.preprocess import SageMakerPreprocessOperator as SageMakerPreprocessOperator
     from airflow_smd.operators.report import TrainingReportOperator as TrainingReportOperator
+    from airflow_smd.operators.sweep import SweepOperator as SweepOperator
     from airflow_smd.operators.training import (
         SageMakerDistributedTrainingOperator as SageMakerDistributedTrainingOperator,
     )
@@ -21,6 +22,7 @@ _MODULES = {
     "LustreDeleteOperator": "lustre",
     "SageMakerDistributedTrainingOperator": "training",
     "SageMakerPreprocessOperator": "preprocess",
+    "SweepOperator": "sweep",
     "TrainingImageBuildOperator": "image",
     "TrainingPreflightOperator": "preflight",
     "TrainingReportOperator": "report",

@@ -45,6 +45,7 @@ GOOD = {
         "codebuild_role_arn": JOB["role"],
     },
     "TrainingReportOperator": {"training": {}, "work_uri": WORK},
+    "SweepOperator": {"grace_seconds": 3600, "dry_run": False, "time_to_live_seconds": None},
 }
 REFUSED = [
     pytest.param(
@@ -82,6 +83,12 @@ REFUSED = [
         id="image",
     ),
     pytest.param("TrainingReportOperator", {"work_uri": "work"}, {"work_uri"}, id="report"),
+    pytest.param(
+        "SweepOperator",
+        {"grace_seconds": -1, "dry_run": "perhaps", "time_to_live_seconds": "a day"},
+        {"grace_seconds", "dry_run", "time_to_live_seconds"},
+        id="sweep",
+    ),
     *(
         pytest.param(name, {"poll_seconds": -1}, {"poll_seconds"}, id=f"a negative pause, {name}")
         for name in GOOD
