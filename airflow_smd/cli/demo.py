@@ -74,6 +74,21 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_once(airflow: LocalAirflow, screen: Screen, endpoint: str, conf: Mapping[str, Any]) -> int:
     started = time.time()
     process = airflow.test(DAG_ID, conf)
+    try:
+        _watch(process, airflow, screen, started)
+    except KeyboardInterrupt:
+        screen.say("Stopping the run, and what it left in the sandbox")
+        airflow.interrupt()
+        demo_site.sweep(endpoint)
+        raise
+    if process.returncode:
+        raise DemoFailed(f"{screen.failure()}\nThe whole log: {airflow.log('test')}")
+    report = demo_site.newest_report(endpoint, since=started)
+    screen.report(report, seconds=time.time() - started)
+    return 0
+
+
+def _watch(process: subprocess.Popen[bytes], airflow: LocalAirflow, screen: Screen, started: float) -> None:
     lines = follow(airflow.log("test"))
     with screen.live():
         over = False
@@ -85,11 +100,6 @@ def _run_once(airflow: LocalAirflow, screen: Screen, endpoint: str, conf: Mappin
                 [task for task in airflow.tasks(DAG_ID) if (task.started_at or "") >= _sqlite_time(started)]
             )
             time.sleep(LOOK_SECONDS)
-    if process.returncode:
-        raise DemoFailed(f"{screen.failure()}\nThe whole log: {airflow.log('test')}")
-    report = demo_site.newest_report(endpoint, since=started)
-    screen.report(report, seconds=time.time() - started)
-    return 0
 
 
 def _serve(airflow: LocalAirflow, screen: Screen) -> int:
@@ -148,4 +158,6 @@ def _sqlite_time(at: float) -> str:
 
 
 def _interrupt(_signal: int, _frame: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # a second one would leave half of it behind
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -95,6 +95,22 @@ def newest_report(endpoint: str, since: float) -> dict[str, Any]:
     return report
 
 
+def sweep(endpoint: str) -> None:
+    """Stop the jobs and builds and delete the file systems that an interrupted run left in the account."""
+    sagemaker, fsx, codebuild = (client(endpoint, name) for name in ("sagemaker", "fsx", "codebuild"))
+    for job in sagemaker.list_training_jobs(StatusEquals="InProgress")["TrainingJobSummaries"]:
+        sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
+    for job in sagemaker.list_processing_jobs(StatusEquals="InProgress")["ProcessingJobSummaries"]:
+        sagemaker.stop_processing_job(ProcessingJobName=job["ProcessingJobName"])
+    for file_system in fsx.describe_file_systems()["FileSystems"]:
+        if file_system["Lifecycle"] != "DELETING":
+            fsx.delete_file_system(FileSystemId=file_system["FileSystemId"])
+    if builds := codebuild.list_builds()["ids"]:
+        for build in codebuild.batch_get_builds(ids=builds[:100])["builds"]:
+            if build["buildStatus"] == "IN_PROGRESS":
+                codebuild.stop_build(id=build["id"])
+
+
 def _network(endpoint: str) -> dict[str, Any]:
     """Return a subnet of the default VPC and a security group that lets Lustre through to itself."""
     ec2 = client(endpoint, "ec2")

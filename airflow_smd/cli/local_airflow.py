@@ -137,9 +137,16 @@ class LocalAirflow:
                 )
             time.sleep(0.5)
 
+    def interrupt(self) -> None:
+        """End a test run as Ctrl-C does: SIGTERM would end the task that runs, and the run would go on."""
+        self._end((signal.SIGINT, 5.0), (signal.SIGKILL, 5.0))
+
     def stop(self) -> None:
         """End what was started, by process group, the politest way first."""
-        for sent, patience in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 5.0)):
+        self._end((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 5.0))
+
+    def _end(self, *ways: tuple[signal.Signals, float]) -> None:
+        for sent, patience in ways:
             for process in self._started.values():
                 _signal(process, sent)
             deadline = time.monotonic() + patience
