@@ -169,7 +169,7 @@ def _tags_of_build(build: Mapping[str, Any]) -> dict[str, str]:
         return {}
     try:
         tags = dict(json.loads(variables.get(TAGS_VARIABLE, "{}")))
-    except ValueError:
+    except (TypeError, ValueError):
         tags = {}
     return {**{str(key): str(value) for key, value in tags.items()}, NAME_TAG: variables[NAME_VARIABLE]}
 
