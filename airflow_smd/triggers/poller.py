@@ -9,10 +9,10 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
 from weakref import WeakValueDictionary
@@ -25,8 +25,8 @@ from airflow_smd.hooks.connection import AwsConnection
 from airflow_smd.hooks.training import TrainingHook
 
 LIST_FROM = 5
-"""From how many jobs on the account's changes are listed; fewer are described. AWS limits ListTrainingJobs for
-the account as a whole, and every worker that waits would take its share."""
+"""From how many jobs on the account's changes are listed; fewer are described. AWS limits listing for the
+whole account, and every worker that waits would take its share."""
 LIST_SECONDS = 1.0
 """Least pause between two ListTrainingJobs: half of what AWS allows (two a second, not adjustable)."""
 PAGES_A_POLL = 20
@@ -44,6 +44,12 @@ RECONCILE_SECONDS = 3600.0
 LONGEST_PAUSE_SECONDS = 300.0
 DOUBTS = 3
 """After so many failures in a row jobs are described instead of listed, and clients are made anew."""
+CALLS: Mapping[str, Any] = {
+    "retries": {"total_max_attempts": 1},
+    "connect_timeout": 10,
+    "read_timeout": 30,
+}
+"""botocore settings: we pause after a failure ourselves, and one slow call delays the look at all jobs."""
 log = logging.getLogger(__name__)
 
 
@@ -170,7 +176,8 @@ class Poller:
         with cls._sharing:
             poller = cls._shared.get(key)
             if poller is None:
-                poller = cls._shared[key] = cls(TrainingHook(connection))
+                patient = replace(connection, botocore_config={**CALLS, **(connection.botocore_config or {})})
+                poller = cls._shared[key] = cls(TrainingHook(patient))
             return poller
 
     @property

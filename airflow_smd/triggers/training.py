@@ -14,7 +14,9 @@ from botocore.exceptions import ClientError
 
 from airflow_smd.aws.jobs import error_code
 from airflow_smd.aws.logs import TRAINING_LOG_GROUP, LogReader
+from airflow_smd.aws.training import TrainingJobs
 from airflow_smd.domain.training import Outcome, TrainingRun, outcome
+from airflow_smd.hooks.training import TrainingHook
 from airflow_smd.triggers.base import WaitTrigger
 from airflow_smd.triggers.poller import Poller
 
@@ -48,6 +50,11 @@ class TrainingTrigger(WaitTrigger):
     def arguments(self) -> dict[str, Any]:
         """Return what tells this trigger from another."""
         return {"job_name": self.job_name}
+
+    @cached_property
+    def jobs(self) -> TrainingJobs:
+        """Return the training jobs of our connection for a call that must succeed: botocore retries it."""
+        return TrainingHook(self.aws).jobs
 
     @cached_property
     def poller(self) -> Poller:
@@ -110,4 +117,4 @@ class TrainingTrigger(WaitTrigger):
 
     def stop(self) -> None:
         """Stop the job."""
-        self.poller.jobs.stop(self.job_name)
+        self.jobs.stop(self.job_name)

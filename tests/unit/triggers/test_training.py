@@ -31,7 +31,7 @@ def logs() -> FakeJobLogs:
 def waiting(jobs, logs):
     def build(**changes) -> TrainingTrigger:
         trigger = TrainingTrigger(**{"job_name": JOB, "connection": {}, "poll_seconds": 0.01} | changes)
-        trigger.poller = Poller(FakeTrainingHook(jobs, logs))
+        trigger.poller, trigger.jobs = Poller(FakeTrainingHook(jobs, logs)), jobs
         return trigger
 
     return build
