@@ -104,9 +104,10 @@ class Site:
                     found.append(job)
         return found
 
-    def file_systems(self) -> list[dict[str, Any]]:
-        """Return the file systems of the account."""
-        return list(self.sandbox.client("fsx").describe_file_systems()["FileSystems"])
+    def file_systems(self, run: Run) -> list[dict[str, Any]]:
+        """Return the file systems that a run left."""
+        found = self.sandbox.client("fsx").describe_file_systems()["FileSystems"]
+        return [each for each in found if {"Key": "airflow:run_id", "Value": run.run_id} in each["Tags"]]
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,8 @@ def test_a_waiting_task_gives_its_slot_back(retrained: Run, task_id: str):
 
 
 def test_the_file_system_is_gone_after_a_success(site: Site, retrained: Run):
-    assert site.file_systems() == []
+    assert retrained.result("create_file_system")
+    assert site.file_systems(retrained) == []
 
 
 def test_the_second_run_reuses_shards_and_image_and_trains_again(site: Site, retrained: Run):
@@ -53,7 +54,7 @@ def test_a_training_that_fails_fails_once_and_leaves_no_file_system(site: Site):
     assert tasks["train"]["state"] == "failed"
     assert tasks["train"]["try_number"] == 1
     assert tasks["delete_file_system"]["state"] == "success"
-    assert site.file_systems() == []
+    assert site.file_systems(run) == []
     assert [job["TrainingJobStatus"] for job in site.jobs(run)] == ["Failed"]
     assert "accuracy" in run.log("train")
 
