@@ -13,10 +13,11 @@ import pytest
 
 from airflow_smd.aws.logs import JobLogs, LogReader
 from airflow_smd.aws.training import TrainingJobs
+from airflow_smd.domain.training import TrainingStatus
 from airflow_smd.triggers.poller import LIST_FROM, Poller
 from airflow_smd.triggers.training import TrainingTrigger
 from tests.conftest import Sandbox
-from tests.fakes.training import FakeJobLogs
+from tests.fakes.training import FakeJobLogs, FakeTrainingJobs
 
 BUCKET = "waiting-bucket"
 COUNT = LIST_FROM + 1
@@ -118,6 +119,48 @@ def test_while_many_jobs_run_they_are_described_once_and_then_listed_together(sa
 
 
 @pytest.fixture(params=["fake", "sandbox"])
+def ended(request) -> tuple[Any, str]:
+    """Return training jobs and the name of one that has just ended."""
+    if request.param == "fake":
+        jobs = FakeTrainingJobs()
+        jobs.launch({"TrainingJobName": "job"})
+        jobs.end("job", TrainingStatus.COMPLETED)
+        jobs.modified["job"] = time.time()
+        return jobs, "job"
+    sandbox: Sandbox = request.getfixturevalue("sandbox")
+    name = request.getfixturevalue("start")("true")
+    await_end(sandbox, name)
+    return TrainingJobs(sandbox.client("sagemaker")), name
+
+
+def await_end(sandbox: Sandbox, name: str) -> None:
+    describe = sandbox.client("sagemaker").describe_training_job
+    deadline = time.monotonic() + 60
+    while describe(TrainingJobName=name)["TrainingJobStatus"] == "InProgress" and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def test_what_changed_lately_is_listed_with_its_status(ended):
+    jobs, name = ended
+
+    changes = jobs.changed(time.time() - 60)
+
+    (run,) = [run for run in changes.runs if run.job_name == name]
+    assert run.status is TrainingStatus.COMPLETED
+    assert changes.newest == pytest.approx(time.time(), abs=60)
+    assert changes.token is None
+
+
+def test_after_the_newest_change_there_is_nothing(ended):
+    jobs, _ = ended
+    later = jobs.changed(time.time() - 60).newest + 1  # boto3 sends whole seconds
+
+    changes = jobs.changed(later)
+
+    assert (list(changes.runs), changes.newest, changes.token) == ([], later, None)
+
+
+@pytest.fixture(params=["fake", "sandbox"])
 def written(request) -> tuple[Any, str]:
     """Return logs in which two hosts have written six lines each, and the job's name."""
     if request.param == "fake":
@@ -127,10 +170,7 @@ def written(request) -> tuple[Any, str]:
         return logs, "job"
     sandbox: Sandbox = request.getfixturevalue("sandbox")
     name = request.getfixturevalue("start")("sh", "-c", SAY, hosts=2)
-    describe = sandbox.client("sagemaker").describe_training_job
-    deadline = time.monotonic() + 60
-    while describe(TrainingJobName=name)["TrainingJobStatus"] == "InProgress" and time.monotonic() < deadline:
-        time.sleep(0.1)
+    await_end(sandbox, name)
     return JobLogs(sandbox.client("logs")), name
 
 

@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,7 +41,12 @@ class Task:
         self.jobs = FakeTrainingJobs()
         self.logs = FakeJobLogs()
         self.source = FakeSourceStore()
-        self.arguments = {"job": JOB, "work_uri": "s3://bucket/smd", "deferrable": True, "retries": 2} | changes
+        self.arguments = {
+            "job": JOB,
+            "work_uri": "s3://bucket/smd",
+            "deferrable": True,
+            "retries": 2,
+        } | changes
 
     def operator(self, **changes) -> SageMakerDistributedTrainingOperator:
         operator = SageMakerDistributedTrainingOperator(task_id="train", **self.arguments | changes)
@@ -212,6 +218,40 @@ def test_the_first_error_of_any_host_is_in_the_task_log(task: Task, capsys):
         task.operator().finish(task.context(), {"job_name": name})
 
     assert "ValueError: shapes differ" in capsys.readouterr().out
+
+
+def test_the_worker_shows_what_the_trigger_had_no_time_to_show(task: Task, capsys):
+    task.deferred()
+    name = only(task.jobs.runs)
+    task.logs.lines = {"algo-1": ["shown before", "accuracy=0.97"]}
+    task.jobs.end(name, TrainingStatus.COMPLETED, instance_count=1)
+    task.operator().finish(task.context(), {"job_name": name, "log": {"since": 1.0, "ids": []}})
+
+    out = capsys.readouterr().out
+    assert "algo-1 | accuracy=0.97" in out
+    assert "shown before" not in out
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        pytest.param(TrainingStatus.COMPLETED, None, id="a success stays one"),
+        pytest.param(TrainingStatus.FAILED, AlgorithmFailed, id="a failure keeps its kind"),
+    ],
+)
+def test_a_log_that_cannot_be_read_changes_no_outcome(task: Task, status, kind):
+    class Unreadable(FakeJobLogs):
+        def streams(self, job_name):
+            raise ConnectionError("no route")
+
+    task.deferred()
+    name = only(task.jobs.runs)
+    task.logs = Unreadable()
+    task.jobs.end(name, status, failure_reason="AlgorithmError: ExitCode 1" if kind else "")
+    event = {"job_name": name, "log": {"since": 0.0, "ids": []}}
+
+    with pytest.raises(kind) if kind else nullcontext():
+        task.operator().finish(task.context(), event)
 
 
 def test_a_job_that_somebody_stopped_is_no_success_and_not_started_again(task: Task):
