@@ -276,7 +276,7 @@ class LustreCreateOperator(LustreOperator):
     @contextmanager
     def _leaving_nothing(self, context: Context) -> Iterator[None]:
         """Delete our file systems if this try fails and no other follows."""
-        from airflow.sdk.exceptions import AirflowFailException
+        from airflow.providers.common.compat.sdk import AirflowFailException
 
         try:
             yield

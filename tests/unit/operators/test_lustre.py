@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_smd.errors import (
     FileSystemBroken,

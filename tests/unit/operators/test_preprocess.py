@@ -4,8 +4,8 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_smd.domain.processing import ProcessingStatus
 from airflow_smd.errors import (
