@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_smd.domain.identity import NAME_TAG, TaskIdentity
 from airflow_smd.domain.sweep import Kind
