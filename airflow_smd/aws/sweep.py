@@ -15,8 +15,10 @@ from airflow_smd.aws.processing import ProcessingJobs
 from airflow_smd.aws.training import TrainingJobs
 from airflow_smd.domain.cost import CostLine, file_system_line, instances_line
 from airflow_smd.domain.identity import NAME_TAG, may_be_ours
+from airflow_smd.domain.lustre.lifecycle import FileSystemLifecycle
 from airflow_smd.domain.lustre.values import LustreConfig
 from airflow_smd.domain.sweep import SECONDS_PER_DAY, Kind, Thing
+from airflow_smd.errors import FileSystemLate
 
 LONGEST_BUILD_SECONDS = (2160 + 480) * 60
 """Longest timeoutInMinutes and queuedTimeoutInMinutes together (CodeBuild API reference)."""
@@ -55,10 +57,14 @@ class BilledThings:
                 assert_never(kind)
 
     def remove(self, thing: Thing) -> str:
-        """Begin the end of a thing and return what AWS says; what is gone already is no error."""
+        """Begin the end of a thing and return its state; what is gone already is no error.
+
+        Raises:
+            FileSystemLate: FSx does not delete it yet, since a task or its creation is not over.
+        """
         match thing.kind:
             case Kind.FILE_SYSTEM:
-                return FileSystems(self._fsx).remove(thing.thing_id) or "gone"
+                return self._delete(thing.thing_id)
             case Kind.TRAINING_JOB:
                 TrainingJobs(self._sagemaker).stop(thing.thing_id)
             case Kind.PROCESSING_JOB:
@@ -69,6 +75,12 @@ class BilledThings:
                 assert_never(thing.kind)
         return "stopping"
 
+    def _delete(self, file_system_id: str) -> str:
+        state = FileSystems(self._fsx).remove(file_system_id)
+        if state not in (None, FileSystemLifecycle.DELETING):
+            raise FileSystemLate(f"{file_system_id} does not go yet: {state}")
+        return state or "gone"
+
     def _file_systems(self) -> Iterator[Thing]:
         for page in self._fsx.get_paginator("describe_file_systems").paginate():
             for found in page["FileSystems"]:
@@ -76,7 +88,7 @@ class BilledThings:
                 if (
                     found["FileSystemType"] == "LUSTRE"
                     and NAME_TAG in tags
-                    and found["Lifecycle"] != "DELETING"
+                    and found["Lifecycle"] != FileSystemLifecycle.DELETING
                 ):
                     yield Thing(
                         kind=Kind.FILE_SYSTEM,

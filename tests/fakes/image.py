@@ -28,6 +28,8 @@ class FakeWorld:
     tokens: dict[str, str] = field(default_factory=dict)
     targets: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Build -> repository and context location."""
+    payers: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Build -> tags of the run that pays for it."""
     calls: list[str] = field(default_factory=list)
 
 
@@ -102,6 +104,7 @@ class FakeImageBuilds:
         self._world.tokens[token] = build_id
         repository = build_spec.partition(f":{tag}")[0].rpartition(".amazonaws.com/")[2]
         self._world.targets[build_id] = (repository, location)
+        self._world.payers[build_id] = dict(tags or {})
         self._world.builds[build_id] = ImageBuild(
             build_id=build_id,
             status=BuildStatus.IN_PROGRESS,

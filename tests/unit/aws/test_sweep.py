@@ -13,7 +13,11 @@ from botocore.exceptions import ClientError
 from airflow_smd.aws.image import NAME_VARIABLE, TAGS_VARIABLE
 from airflow_smd.aws.sweep import LONGEST_BUILD_SECONDS, BilledThings
 from airflow_smd.domain.identity import TaskIdentity
-from airflow_smd.domain.sweep import Kind
+from airflow_smd.domain.cost import CostLine
+from airflow_smd.domain.sweep import Kind, Thing
+from airflow_smd.errors import FileSystemLate
+from tests.fakes.lustre import FakeFsx
+from tests.unit.aws.test_lustre import request
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 OURS = TaskIdentity(dag_id="retrain", run_id="r1", task_id="train")
@@ -247,3 +251,36 @@ def test_no_builds_at_all_is_no_error():
 )
 def test_botocore_knows_the_pages_that_we_ask_for(service, operation):
     assert operation in botocore.session.get_session().get_paginator_model(service)._paginator_config
+
+
+@pytest.fixture
+def fsx():
+    return FakeFsx()
+
+
+@pytest.fixture
+def left(fsx):
+    """Return a file system that somebody left."""
+    file_system_id = fsx.create_file_system(**request())["FileSystem"]["FileSystemId"]
+    fsx.settle()
+    cost = CostLine(what="file system", usd=None, basis="")
+    return Thing(kind=Kind.FILE_SYSTEM, thing_id=file_system_id, tags=OURS.tags, created_at=0.0, per_day=cost)
+
+
+def test_a_file_system_is_being_deleted_then_gone(fsx, left):
+    things = Paced(fsx=fsx)
+
+    assert things.remove(left) == "DELETING"
+    fsx.settle()
+    assert things.remove(left) == "gone"
+
+
+def test_a_file_system_that_fsx_does_not_delete_yet_is_not_told_to_be_removed(fsx, left):
+    fsx.create_data_repository_task(FileSystemId=left.thing_id, Type="EXPORT_TO_REPOSITORY")
+    things = Paced(fsx=fsx)
+
+    with pytest.raises(FileSystemLate, match=left.thing_id):
+        things.remove(left)
+
+    fsx.settle()
+    assert things.remove(left) == "DELETING"

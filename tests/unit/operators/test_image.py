@@ -143,6 +143,14 @@ def test_a_retry_with_changed_code_stops_the_build_of_the_old(world: FakeWorld, 
     assert world.builds[new].running
 
 
+def test_a_build_says_whose_run_pays_for_it(world: FakeWorld, code: Path) -> None:
+    operator = task(world, code)
+
+    trigger = deferred(operator)
+
+    assert world.payers[trigger.build_id] == operator.identity(context()).tags
+
+
 def test_another_run_does_not_touch_our_build(world: FakeWorld, code: Path) -> None:
     ours = deferred(task(world, code)).build_id
 
