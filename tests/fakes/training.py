@@ -87,6 +87,7 @@ class FakeJobLogs:
         self.lines = dict(lines or {})
         self.at = 0.0
         """Unix time of each host's first line; the next ones follow a second apart."""
+        self.page_lines = 10_000
 
     def streams(self, job_name: str) -> list[str]:
         return sorted(f"{job_name}/{host}-1" for host in self.lines)
@@ -105,7 +106,9 @@ class FakeJobLogs:
             for number, line in enumerate(self.read(stream)[0])
             if line.at >= since
         ]
-        return lines, None
+        start = int(token or 0)
+        end = start + self.page_lines
+        return lines[start:end], str(end) if end < len(lines) else None
 
     def tail(self, job_name: str, count: int) -> Iterator[LogLine]:
         for stream in self.streams(job_name):

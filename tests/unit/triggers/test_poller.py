@@ -149,6 +149,20 @@ def test_pages_are_read_to_the_last():
     asyncio.run(case())
 
 
+def test_what_a_capped_listing_leaves_out_is_described_at_once():
+    async def case():
+        bench = Bench(120)
+        ends = bench.wait()
+        await bench.go(300)
+        bench.jobs.page = 2
+        for name in bench.names:
+            bench.end(name)
+        await bench.go(1.2 * POLL + constants.PAGES_A_POLL + 120 * constants.LOOK_SECONDS)
+        assert all(end.done() for end in ends.values())
+
+    asyncio.run(case())
+
+
 @pytest.mark.parametrize("api", ["List", "Describe"])
 def test_throttling_is_answered_with_longer_pauses_and_the_wait_goes_on(api):
     async def case():
@@ -254,6 +268,19 @@ def test_logs_are_read_only_of_jobs_that_train_and_at_a_pace():
     asyncio.run(case())
 
 
+def test_a_log_of_many_pages_is_read_on_without_waiting_for_the_next_poll(capsys):
+    async def case():
+        bench = Bench(1)
+        bench.jobs.end("job-0", TrainingStatus.IN_PROGRESS, secondary_status="Training")
+        bench.logs.at, bench.logs.page_lines = time.time(), 2
+        bench.logs.lines["algo-1"] = [f"line {number}" for number in range(20)]
+        bench.wait()
+        await bench.go(1.2 * POLL + 12 * constants.LOG_SECONDS)
+
+    asyncio.run(case())
+    assert capsys.readouterr().out.count("algo-1 | line") == 20
+
+
 def test_a_log_that_cannot_be_read_does_not_hide_the_end():
     async def case():
         bench = Bench(3)
@@ -326,6 +353,20 @@ def test_cancelled_waits_end_nothing_for_the_others():
         event = await asyncio.wait_for(waits[7], 20)
         assert event["job_name"] == "job-7"
         assert bench.jobs.stopped == []
+
+    asyncio.run(case())
+
+
+def test_a_thread_that_sleeps_long_ends_when_nobody_waits_any_more():
+    async def case():
+        bench = Bench(1)
+        wait = asyncio.create_task(bench.poller.end(bench.trigger("job-0", 1000.0)))
+        await asyncio.sleep(0.05)
+        (thread,) = pollers()
+        wait.cancel()
+        await asyncio.wait([wait])
+        await asyncio.to_thread(thread.join, 20)
+        assert not thread.is_alive()
 
     asyncio.run(case())
 
