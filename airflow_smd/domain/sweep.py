@@ -66,9 +66,10 @@ class Thing:
     def time_to_live_seconds(self) -> float | None:
         """Return how long it may be kept by its own tag; what cannot be read counts as no tag."""
         try:
-            return float(self.tags[TIME_TO_LIVE_TAG])
+            seconds = float(self.tags[TIME_TO_LIVE_TAG])
         except (KeyError, ValueError):
             return None
+        return seconds if seconds >= 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

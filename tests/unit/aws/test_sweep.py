@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 
 from airflow_smd.aws.image import NAME_VARIABLE, TAGS_VARIABLE
 from airflow_smd.aws.sweep import LONGEST_BUILD_SECONDS, BilledThings
-from airflow_smd.domain.identity import TaskIdentity
 from airflow_smd.domain.cost import CostLine
+from airflow_smd.domain.identity import TaskIdentity
 from airflow_smd.domain.sweep import Kind, Thing
 from airflow_smd.errors import FileSystemLate
 from tests.fakes.lustre import FakeFsx

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_smd.domain.cost import CostLine
 from airflow_smd.domain.identity import DEPLOYMENT_TAG, NAME_TAG, TaskIdentity
@@ -157,6 +159,8 @@ def test_a_run_whose_id_aws_does_not_take_is_not_mistaken_for_one_that_looks_lik
         pytest.param(str(DAY), "keep", id="not yet passed"),
         pytest.param(str(HOUR / 2), "remove", id="passed, and grace too"),
         pytest.param("for ever", "remove", id="not a number: as if it were not there"),
+        pytest.param("nan", "remove", id="no number at all: as if it were not there"),
+        pytest.param("-1", "remove", id="negative: as if it were not there"),
     ],
 )
 def test_a_tag_lets_a_thing_outlive_its_run_for_a_time(seconds, action):
@@ -211,3 +215,40 @@ def test_the_report_adds_up_what_is_unneeded_and_names_what_has_no_price():
     assert told["removed"] == ["priced"]
     assert {each["id"]: each["answer"] for each in told["things"]}["priced"] == "stopping"
     assert json.loads(json.dumps(told)) == told
+
+
+NAMES = st.sampled_from(["", "prod", "staging"])
+SECONDS = st.floats(0, 10 * DAY)
+
+
+@given(
+    run_id=st.sampled_from(["r1", "r2", "a~b", "a_b"]),
+    theirs=NAMES,
+    ours=NAMES,
+    meddled=st.dictionaries(
+        st.sampled_from(["airflow:run_id", "airflow:dag_id", NAME_TAG, DEPLOYMENT_TAG, TIME_TO_LIVE_TAG]),
+        st.sampled_from(["r1", "a_b", "prod", "0", "nan"]),
+    ),
+    states=st.dictionaries(st.sampled_from(["r1", "r2", "a~b", "a_b"]), st.sampled_from(list(RunState))),
+    age_seconds=SECONDS,
+    grace_seconds=SECONDS,
+    limit=st.none() | SECONDS,
+)
+def test_nothing_goes_without_proof(run_id, theirs, ours, meddled, states, age_seconds, grace_seconds, limit):
+    """Whatever the tags say, what is removed is of our deployment, and its run is over or its time is up."""
+    owner = TaskIdentity(dag_id="retrain", run_id=run_id, task_id="train", deployment=theirs)
+    found = thing({**owner.tags, **meddled}, age_seconds)
+    runs = {("retrain", run): state for run, state in states.items()}
+    rules = policy(ours, grace_seconds=grace_seconds, time_to_live_seconds=limit)
+
+    made = decision(found, runs, rules, {"x": NOW - 5 * DAY})
+
+    if made.action is Action.REMOVE:
+        assert found.tags.get(DEPLOYMENT_TAG, "") == ours
+        known = found.owner(ours)
+        state = runs.get((known.dag_id, known.run_id), RunState.UNKNOWN) if known else RunState.UNKNOWN
+        own = found.time_to_live_seconds()
+        lives = limit if own is None else own
+        too_old = lives is not None and age_seconds >= lives + grace_seconds
+        assert too_old or (state is RunState.OVER and grace_seconds <= 5 * DAY)
+        assert state is not RunState.UNKNOWN or ours
