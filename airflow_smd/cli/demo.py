@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +55,18 @@ def run(arguments: argparse.Namespace) -> int:
     screen = Screen()
     home = arguments.home.resolve()
     try:
-        with _sandbox(home / "sandbox", screen) as endpoint:
+        with _alone(home), _sandbox(home / "sandbox", screen) as sandbox:
             airflow = LocalAirflow(
                 home=home / "airflow",
                 dags=arguments.dags.resolve(),
-                environment=demo_site.environment(endpoint),
+                environment=demo_site.environment(sandbox.endpoint_url),
             )
             try:
                 migration = threading.Thread(target=airflow.migrate)
                 migration.start()
-                demo_site.furnish(endpoint)
+                demo_site.furnish(sandbox.endpoint_url)
                 migration.join()
-                return _serve(airflow, screen) if arguments.ui else _run_once(airflow, screen, endpoint, conf)
+                return _serve(airflow, screen) if arguments.ui else _run_once(airflow, screen, sandbox, conf)
             finally:
                 airflow.stop()
     except KeyboardInterrupt:
@@ -71,29 +74,38 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
 
 
-def _run_once(airflow: LocalAirflow, screen: Screen, endpoint: str, conf: Mapping[str, Any]) -> int:
+def _run_once(airflow: LocalAirflow, screen: Screen, sandbox: _Sandbox, conf: Mapping[str, Any]) -> int:
     started = time.time()
     process = airflow.test(DAG_ID, conf)
     try:
-        _watch(process, airflow, screen, started)
+        _watch(process, airflow, screen, sandbox, started)
     except KeyboardInterrupt:
         screen.say("Stopping the run, and what it left in the sandbox")
         airflow.interrupt()
-        demo_site.sweep(endpoint)
+        demo_site.sweep(sandbox.endpoint_url)
         raise
     if process.returncode:
         raise DemoFailed(f"{screen.failure()}\nThe whole log: {airflow.log('test')}")
-    report = demo_site.newest_report(endpoint, since=started)
+    report = demo_site.newest_report(sandbox.endpoint_url, since=started)
     screen.report(report, seconds=time.time() - started)
     return 0
 
 
-def _watch(process: subprocess.Popen[bytes], airflow: LocalAirflow, screen: Screen, started: float) -> None:
+def _watch(
+    process: subprocess.Popen[bytes],
+    airflow: LocalAirflow,
+    screen: Screen,
+    sandbox: _Sandbox,
+    started: float,
+) -> None:
     lines = follow(airflow.log("test"))
     with screen.live():
         over = False
         while not over:
             over = process.poll() is not None
+            if not sandbox.lives():  # the tasks would wait for it: an endpoint may come back
+                airflow.interrupt()
+                raise DemoFailed(f"the sandbox has ended; its log may say why: {sandbox.home}/server.log")
             for line in iter(lambda: next(lines), ""):
                 screen.log_line(line)
             screen.tasks(
@@ -111,8 +123,39 @@ def _serve(airflow: LocalAirflow, screen: Screen) -> int:
         time.sleep(3600)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sandbox:
+    home: Path
+    endpoint_url: str
+    pid: int
+
+    def lives(self) -> bool:
+        """Return whether its process is there."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
 @contextmanager
-def _sandbox(home: Path, screen: Screen) -> Iterator[str]:
+def _alone(home: Path) -> Iterator[None]:
+    """Keep a second demo out of this home: the first to end would take the sandbox from the other."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / "demo.lock").open("w")
+    except OSError as error:
+        raise DemoFailed(f"--home {home} cannot be written ({error}): choose another.") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DemoFailed(f"another demo runs in {home}: end it, or choose another --home.") from None
+        yield
+
+
+@contextmanager
+def _sandbox(home: Path, screen: Screen) -> Iterator[_Sandbox]:
     command = [sys.executable, "-m", "airflow_smd.sandbox"]
     up = subprocess.run([*command, "up", "--home", str(home)], check=False, capture_output=True, text=True)
     if up.returncode:
@@ -127,7 +170,7 @@ def _sandbox(home: Path, screen: Screen) -> Iterator[str]:
             left_out = "" if capability["used"] else f"; left out: {capability['left_out']}"
             install = "" if capability["used"] else f"; to get it: {capability['install']}"
             screen.say(f"  {capability['name']}: {capability['detail']}{left_out}{install}")
-        yield status["endpoint_url"]
+        yield _Sandbox(home=home, endpoint_url=status["endpoint_url"], pid=status["pid"])
     finally:
         subprocess.run([*command, "down", "--home", str(home)], check=True, stdout=subprocess.DEVNULL)
 

@@ -1,5 +1,7 @@
 """The command line itself: help, wrong usage, refusals."""
 
+import fcntl
+
 import pytest
 
 from airflow_smd.cli import COMMANDS, main
@@ -43,3 +45,22 @@ def test_params_that_are_no_json_object_are_refused_before_anything_starts(conf,
     assert f"--conf={conf!r}" in said
     assert "Write it like" in said
     assert not (tmp_path / "home").exists()
+
+
+def test_a_demo_in_a_home_that_another_one_uses_is_refused(capfd, tmp_path):
+    with (tmp_path / "demo.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        code, _, said = ended(["demo", "--home", str(tmp_path)], capfd)
+
+    assert code == 1
+    assert f"another demo runs in {tmp_path}" in said
+
+
+def test_a_demo_without_a_home_is_refused(capfd, tmp_path):
+    (tmp_path / "file").touch()
+
+    code, _, said = ended(["demo", "--home", str(tmp_path / "file")], capfd)
+
+    assert code == 1
+    assert "choose another" in said
