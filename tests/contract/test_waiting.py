@@ -7,12 +7,14 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from airflow_smd.aws.logs import JobLogs, LogReader
+from airflow_smd.aws.logs import TRAINING_LOG_GROUP, JobLogs, LogReader
 from airflow_smd.aws.training import TrainingJobs
+from airflow_smd.domain.logs import first_error
 from airflow_smd.domain.training import TrainingStatus
 from airflow_smd.triggers.poller import LIST_FROM, Poller
 from airflow_smd.triggers.training import TrainingTrigger
@@ -211,3 +213,22 @@ def test_a_job_that_has_not_written_has_nothing_to_read(sandbox):
     logs = JobLogs(sandbox.client("logs"))
 
     assert LogReader(lambda: logs, "never-was", {"since": 0.0}).read(hosts=2) == []
+
+
+def test_of_a_job_with_more_hosts_than_a_page_of_streams_the_first_error_is_found(sandbox):
+    client, name = sandbox.client("logs"), f"wide-{uuid.uuid4().hex[:8]}"
+    with suppress(client.exceptions.ResourceAlreadyExistsException):
+        client.create_log_group(logGroupName=TRAINING_LOG_GROUP)
+    now = int(time.time() * 1000)
+    for host in range(1, 121):
+        stream = {"logGroupName": TRAINING_LOG_GROUP, "logStreamName": f"{name}/algo-{host}-1"}
+        client.create_log_stream(**stream)
+        text = "ValueError: bad batch" if host == 117 else "step 1"
+        client.put_log_events(**stream, logEvents=[{"timestamp": now, "message": text}])
+    logs = JobLogs(client)
+
+    (error,) = first_error(list(logs.tail(name, 1000)))
+    shown = LogReader(lambda: logs, name, {"since": 0.0}).read(hosts=120)
+
+    assert (error.host, error.text) == ("algo-117", "ValueError: bad batch")
+    assert shown[0] == "algo-1 | step 1"
