@@ -16,18 +16,25 @@ class AwsConnection:
     verify: bool | str | None = None
     botocore_config: Mapping[str, Any] | None = None
 
-    def client(self, service: str) -> Any:
-        """Return a boto3 client for `service`, through the Amazon provider's connection handling."""
+    def client(self, service: str, *, otherwise: Mapping[str, Any] | None = None) -> Any:
+        """Return a boto3 client for `service`, through the Amazon provider's connection handling.
+
+        Args:
+            service: botocore's name of it.
+            otherwise: botocore settings where neither the task nor the Airflow connection says more.
+        """
         from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
         from botocore.config import Config
 
-        return AwsGenericHook(
+        hook: AwsGenericHook[Any] = AwsGenericHook(
             aws_conn_id=self.aws_conn_id,
             region_name=self.region_name,
             verify=self.verify,
             config=Config(**self.botocore_config) if self.botocore_config else None,
             client_type=service,
-        ).get_conn()
+        )
+        config = Config(**(otherwise or {})).merge(hook.config)
+        return hook.get_client_type(region_name=hook.region_name, config=config)
 
     def serialize(self) -> dict[str, Any]:
         """Return the arguments that rebuild this value, as JSON."""

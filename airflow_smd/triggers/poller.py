@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
 from weakref import WeakValueDictionary
@@ -176,8 +176,7 @@ class Poller:
         with cls._sharing:
             poller = cls._shared.get(key)
             if poller is None:
-                patient = replace(connection, botocore_config={**CALLS, **(connection.botocore_config or {})})
-                poller = cls._shared[key] = cls(TrainingHook(patient))
+                poller = cls._shared[key] = cls(TrainingHook(connection, CALLS))
             return poller
 
     @property
