@@ -66,6 +66,9 @@ class Screen:
     def tasks(self, tasks: Sequence[TaskState]) -> None:
         """Take the states of a run and say what is new: each state of a try once."""
         for task in tasks:
+            before = self._tasks.get(task.task_id)
+            if task.state in BRIEF and before and before.state and before.try_number == task.try_number:
+                continue  # around a deferral
             self._tasks[task.task_id] = task
             news = (task.task_id, task.try_number, task.state)
             if task.state and task.state not in BRIEF and news not in self._told:
@@ -109,8 +112,10 @@ class Screen:
         if not self._point:
             return Group(table)
         values = self._point.values
-        bar = ProgressBar(total=values.get("steps", 1), completed=values.get("step", 0), width=40)
-        return Group(table, bar, Text(_numbers(self._point)))
+        bar = ProgressBar(total=values.get("steps", 1), completed=values.get("step", 0), width=20)
+        progress = Table.grid(padding=(0, 2, 0, 0))
+        progress.add_row(bar, Text(_numbers(self._point)))
+        return Group(table, progress)
 
 
 def _numbers(point: Point) -> str:
