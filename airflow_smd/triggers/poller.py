@@ -236,13 +236,14 @@ class Poller:
     def _poll(self) -> None:
         while True:
             self._wake.clear()
-            pause = self.step(time.monotonic())
+            now = time.monotonic()
+            until = now + self.step(now)
             with self._lock:
                 if not self._waiters:
                     self._thread = None
                     return
-                self._sleeps_until = time.monotonic() + pause
-            self._wake.wait(min(max(0.0, pause), LONGEST_PAUSE_SECONDS))
+                self._sleeps_until = until
+            self._wake.wait(min(max(0.0, until - time.monotonic()), LONGEST_PAUSE_SECONDS))
 
     def step(self, now: float) -> float:
         """Make the calls that are due at `now`, at most one of each kind; return the seconds to the next."""
