@@ -92,8 +92,9 @@ class TrainingPreflightOperator(SmdOperator):
             )
         except InvalidInput as error:
             raise InvalidInput([*problems, *error.problems]) from error
-        told = (*self.ignore_rules, "role-arn")  # the account's questions begin with it
-        problems += as_arguments(lint(parsed, installed_catalogue(), silenced=told))
+        told = {problem.rule for problem in problems}
+        found = as_arguments(lint(parsed, installed_catalogue(), silenced=self.ignore_rules))
+        problems += [problem for problem in found if problem.rule not in told]
         cost = run_cost(
             [
                 instances_line(
