@@ -15,7 +15,7 @@ STREAMS_A_CALL = 100
 
 
 class JobLogs:
-    """Reads what a job's hosts wrote, from where the last look ended.
+    """What a job's hosts wrote.
 
     Args:
         client: a boto3 `logs` client.
@@ -42,18 +42,6 @@ class JobLogs:
             if error.response["Error"]["Code"] != "ResourceNotFoundException":
                 raise
         return sorted(names)
-
-    def read(self, stream: str, token: str | None = None) -> tuple[list[LogLine], str | None]:
-        """Return the lines after `token` and the token to go on from; none is skipped or repeated."""
-        lines: list[LogLine] = []
-        host = _host(stream)
-        while True:
-            request = {"logGroupName": self._group, "logStreamName": stream, "startFromHead": True}
-            page = self._client.get_log_events(**request, **({"nextToken": token} if token else {}))
-            lines += [_line(host, event) for event in page["events"]]
-            if page["nextForwardToken"] == token:
-                return lines, token
-            token = page["nextForwardToken"]
 
     def page(
         self, streams: Sequence[str], since: float, token: str | None = None

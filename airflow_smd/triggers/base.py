@@ -14,6 +14,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_smd.hooks.connection import AwsConnection
 
 LONGEST_PAUSE_SECONDS = 300.0
+SHOWN_AGAIN_SECONDS = 300.0
+"""How far back a job's log is shown when a triggerer takes over: longer than Airflow needs to notice that
+another one died, and short enough that little is shown twice."""
 
 
 class WaitTrigger(BaseTrigger):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from airflow_smd.aws.logs import JobLogs
+from airflow_smd.aws.logs import JobLogs, LogReader
 from airflow_smd.aws.processing import ProcessingJobs
 from airflow_smd.domain.processing import outcome
 from airflow_smd.domain.training import Outcome
 from airflow_smd.hooks.processing import ProcessingHook
-from airflow_smd.triggers.base import WaitTrigger
+from airflow_smd.triggers.base import SHOWN_AGAIN_SECONDS, WaitTrigger
 
 
 class ProcessingTrigger(WaitTrigger):
@@ -28,7 +29,7 @@ class ProcessingTrigger(WaitTrigger):
         self.job_name = job_name
         self.carry = dict(carry or {})
         self._status = ""
-        self._tokens: dict[str, str | None] = {}
+        self._shown_from = time.time() - SHOWN_AGAIN_SECONDS
         self._readable = True
 
     def arguments(self) -> dict[str, Any]:
@@ -45,6 +46,11 @@ class ProcessingTrigger(WaitTrigger):
         """Return the logs of our connection."""
         return ProcessingHook(self.aws).logs
 
+    @cached_property
+    def reader(self) -> LogReader:
+        """Return the reader of the job's log."""
+        return LogReader(lambda: self.logs, self.job_name, {"since": self._shown_from})
+
     def look(self) -> dict[str, Any] | None:
         """Return the job's name when it is over or gone, and log what is new."""
         run = self.jobs.look(self.job_name)
@@ -54,18 +60,15 @@ class ProcessingTrigger(WaitTrigger):
         if run.status != self._status:
             self.log.info("%s: %s", self.job_name, run.status)
             self._status = str(run.status)
-        self._show_progress()
+        self._show_progress(run.instance_count)
         return event if outcome(run.status) in (Outcome.SUCCEEDED, Outcome.FAILED) else None
 
-    def _show_progress(self) -> None:
-        """Log what the first host said; the others work on like shares."""
+    def _show_progress(self, hosts: int) -> None:
         if not self._readable:
             return
         try:
-            for stream in self.logs.streams(self.job_name)[:1]:
-                lines, self._tokens[stream] = self.logs.read(stream, self._tokens.get(stream))
-                for line in lines:
-                    self.log.info("%s | %s", line.host, line.text)
+            for text in self.reader.read(hosts):
+                self.log.info("%s", text)
         except Exception as error:
             # a role that may not read logs must not keep us from seeing that the job is over
             self._readable = False

@@ -17,12 +17,9 @@ from airflow_smd.aws.logs import TRAINING_LOG_GROUP, LogReader
 from airflow_smd.aws.training import TrainingJobs
 from airflow_smd.domain.training import Outcome, TrainingRun, outcome
 from airflow_smd.hooks.training import TrainingHook
-from airflow_smd.triggers.base import WaitTrigger
+from airflow_smd.triggers.base import SHOWN_AGAIN_SECONDS, WaitTrigger
 from airflow_smd.triggers.poller import Poller
 
-SHOWN_AGAIN_SECONDS = 300.0
-"""How far back the log is shown when a triggerer takes over: longer than Airflow needs to notice that another
-one died, and short enough that little is shown twice."""
 NOT_ALLOWED = ("AccessDeniedException", "AccessDenied")
 
 

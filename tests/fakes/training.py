@@ -92,10 +92,9 @@ class FakeJobLogs:
     def streams(self, job_name: str) -> list[str]:
         return sorted(f"{job_name}/{host}-1" for host in self.lines)
 
-    def read(self, stream: str, token: str | None = None) -> tuple[list[LogLine], str | None]:
+    def _lines(self, stream: str) -> list[LogLine]:
         host = stream.rpartition("/")[2].rsplit("-", 1)[0]
-        lines = [LogLine(host=host, at=self.at + at, text=text) for at, text in enumerate(self.lines[host])]
-        return lines[int(token or 0) :], str(len(lines))
+        return [LogLine(host=host, at=self.at + at, text=text) for at, text in enumerate(self.lines[host])]
 
     def page(
         self, streams: Sequence[str], since: float, token: str | None = None
@@ -103,7 +102,7 @@ class FakeJobLogs:
         lines = [
             replace(line, id=f"{stream}:{number}")
             for stream in streams
-            for number, line in enumerate(self.read(stream)[0])
+            for number, line in enumerate(self._lines(stream))
             if line.at >= since
         ]
         start = int(token or 0)
@@ -112,7 +111,7 @@ class FakeJobLogs:
 
     def tail(self, job_name: str, count: int) -> Iterator[LogLine]:
         for stream in self.streams(job_name):
-            yield from self.read(stream)[0][-count:]
+            yield from self._lines(stream)[-count:]
 
 
 class FakeSourceStore:

@@ -1,4 +1,5 @@
 import asyncio
+import time
 
 import pytest
 
@@ -65,6 +66,7 @@ def test_it_survives_a_restart_of_the_triggerer(trigger):
 
 def test_progress_of_the_first_host_goes_to_the_task_log_once(trigger, capsys):
     trigger.logs = FakeJobLogs({"algo-1": ["1/4 files"], "algo-2": ["2/4 files"]})
+    trigger.logs.at = time.time()
     trigger.look()
     trigger.logs.lines["algo-1"].append("4/4 files")
     trigger.look()
