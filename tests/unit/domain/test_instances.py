@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from botocore.session import Session
 
+import airflow_smd
 from airflow_smd.domain.instances import find, instances
 
-TABLES = Path(__file__).parents[3] / "airflow_smd" / "domain" / "tables"
+TABLES = Path(airflow_smd.__file__).parent / "domain" / "tables"
 
 
 def test_every_training_type_that_botocore_knows_is_in_the_table():
