@@ -15,6 +15,9 @@ from airflow_smd.errors import NameTaken, UnexpectedAnswer
 
 PAGE = 100
 """ListTrainingJobs gives no more, and ten if not asked."""
+MOST_PAGES = 20
+LATE_SECONDS = 60.0
+"""How much later than a newer change one may appear in the list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,43 @@ class TrainingJobs(SageMakerJobs[TrainingRun]):
         except ClientError as error:
             if error_code(error) not in NOT_FOUND:
                 raise
+
+
+class ChangeList:
+    """The list of what changes in the account, read on and on, a page a call.
+
+    Args:
+        after: Unix time after which changes count.
+    """
+
+    def __init__(self, after: float) -> None:
+        self._after = self._newest = after
+        self._pages = 0
+        self.token: str | None = None
+        """Of the next page; None when the list has been read to its end."""
+
+    def read(self, jobs: TrainingJobs) -> Sequence[TrainingRun]:
+        """Return the next page; after the last one the list begins anew, by AWS's clock: ours may jump."""
+        try:
+            page = jobs.changed(self._after, self.token)
+        except Exception:
+            self.token, self._pages = None, 0
+            raise
+        self._newest = max(self._newest, page.newest)
+        self.token, self._pages = page.token, self._pages + 1
+        if not self.token:
+            self.move_on()
+        return page.runs
+
+    @property
+    def endless(self) -> bool:
+        """Tell whether the list goes on for too long; AWS may answer with any number of empty pages."""
+        return self._pages >= MOST_PAGES
+
+    def move_on(self) -> None:
+        """Begin anew a little before the newest change that was read."""
+        self._after = max(self._after, self._newest - LATE_SECONDS)
+        self.token, self._pages = None, 0
 
 
 def _listed(item: Mapping[str, Any]) -> TrainingRun:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 from weakref import WeakValueDictionary
 
 from airflow_smd.aws.logs import JobLogs
-from airflow_smd.aws.training import TrainingJobs
+from airflow_smd.aws.training import MOST_PAGES, ChangeList, TrainingJobs
 from airflow_smd.domain.training import TrainingRun
 from airflow_smd.errors import UnexpectedAnswer
 from airflow_smd.hooks.connection import AwsConnection
@@ -29,16 +29,12 @@ LIST_FROM = 5
 whole account, and every worker that waits would take its share."""
 LIST_SECONDS = 1.0
 """Least pause between two ListTrainingJobs: half of what AWS allows (two a second, not adjustable)."""
-PAGES_A_POLL = 20
-"""More pages mean that listing does not pay: AWS may answer with any number of empty ones."""
 LOOK_SECONDS = 0.2
 """Least pause between two DescribeTrainingJob; AWS publishes no limit."""
 LOG_SECONDS = 1.0
 """Least pause between two readings of a log: a fifth of the FilterLogEvents that AWS allows an account."""
 SKEW_SECONDS = 300.0
 """How far before our own clock the first listing begins; AWS refuses calls of clocks that are further off."""
-LATE_SECONDS = 60.0
-"""How far before the newest change that we saw each further listing begins."""
 RECONCILE_SECONDS = 3600.0
 """How often a job is described although listing works, for what no list shows: a job that was deleted."""
 LONGEST_PAUSE_SECONDS = 300.0
@@ -109,39 +105,6 @@ class _Lane:
         self.due = now + _about(min(LONGEST_PAUSE_SECONDS, self.interval * 2.0 ** min(self.failures, 16)))
 
 
-class _Listing:
-    """How far the list of the account's changes has been read."""
-
-    def __init__(self, after: float) -> None:
-        self.after = after
-        self.token: str | None = None
-        self._newest = after
-        self._pages = 0
-
-    def read(self, jobs: TrainingJobs) -> Sequence[TrainingRun]:
-        """Read the next page; the last one moves us on by AWS's clock, so that ours may jump."""
-        try:
-            page = jobs.changed(self.after, self.token)
-        except Exception:
-            self.token, self._pages = None, 0
-            raise
-        self._newest = max(self._newest, page.newest)
-        self.token, self._pages = page.token, self._pages + 1
-        if not self.token:
-            self.move_on()
-        return page.runs
-
-    @property
-    def endless(self) -> bool:
-        """Tell whether listing does not pay."""
-        return self._pages >= PAGES_A_POLL
-
-    def move_on(self) -> None:
-        """Begin anew after what was read."""
-        self.after = max(self.after, self._newest - LATE_SECONDS)
-        self.token, self._pages = None, 0
-
-
 class Poller:
     """Watches the jobs of one connection as long as somebody waits for one.
 
@@ -164,7 +127,8 @@ class Poller:
         self._wake = threading.Event()
         self._sleeps_until = -math.inf
         self._thread: threading.Thread | None = None
-        self._listing = _Listing(time.time() - SKEW_SECONDS)
+        self._listing: ChangeList | None = None
+        self._steps = _Lane("poll", LIST_SECONDS)
         self._lists = _Lane("list training jobs", LIST_SECONDS)
         self._looks = _Lane("look", LOOK_SECONDS)
         self._readings = _Lane("read the log", LOG_SECONDS)
@@ -237,7 +201,13 @@ class Poller:
         while True:
             self._wake.clear()
             now = time.monotonic()
-            until = now + self.step(now)
+            try:
+                until = now + self.step(now)
+                self._steps.made(now)
+            except Exception:  # all waits hang on this thread
+                log.exception("Cannot poll, trying again")
+                self._steps.failed(now)
+                until = self._steps.due
             with self._lock:
                 if not self._waiters:
                     self._thread = None
@@ -255,26 +225,31 @@ class Poller:
 
     def _list(self, waiters: Sequence[_Waiter], now: float) -> float:
         if len(waiters) < LIST_FROM:
+            self._listing = None
             return math.inf
         if now >= self._lists.due:
+            if self._listing is None:  # what changed since the last look at any of them
+                longest = max(waiter.pause for waiter in waiters)
+                self._listing = ChangeList(time.time() - SKEW_SECONDS - longest)
             doubts = self._lists.failures
-            listed = self._attempt(self._lists, now, partial(self._read_list, waiters, now), log.warning)
+            read = partial(self._read_list, self._listing, waiters, now)
+            listed = self._attempt(self._lists, now, read, log.warning)
             if listed and self._listing.token:
                 self._lists.failures = doubts  # only a list that ends tells that listing works
             elif listed:
                 self._lists.due = now + min(waiter.pause for waiter in waiters)
         return self._lists.due
 
-    def _read_list(self, waiters: Sequence[_Waiter], now: float) -> None:
-        runs = {run.job_name: run for run in self._listing.read(self.jobs)}
+    def _read_list(self, listing: ChangeList, waiters: Sequence[_Waiter], now: float) -> None:
+        runs = {run.job_name: run for run in listing.read(self.jobs)}
         for waiter in waiters:
             if waiter.trigger.job_name in runs and now >= waiter.first_look:
                 self._tell(waiter, partial(waiter.trigger.saw, runs[waiter.trigger.job_name]))
-        if self._listing.endless:
-            self._listing.move_on()
+        if listing.endless:
+            listing.move_on()
             for waiter in waiters:  # what was not listed must be described
                 waiter.known = False
-            raise UnexpectedAnswer(f"ListTrainingJobs did not end after {PAGES_A_POLL} pages")
+            raise UnexpectedAnswer(f"ListTrainingJobs did not end after {MOST_PAGES} pages")
 
     def _look(self, waiters: Sequence[_Waiter], now: float) -> float:
         if not waiters:

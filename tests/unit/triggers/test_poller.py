@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from airflow_smd.aws.training import MOST_PAGES
 from airflow_smd.domain.training import TrainingStatus
 from airflow_smd.triggers import poller as constants
 from airflow_smd.triggers.poller import Poller
@@ -157,8 +158,29 @@ def test_what_a_capped_listing_leaves_out_is_described_at_once():
         bench.jobs.page = 2
         for name in bench.names:
             bench.end(name)
-        await bench.go(1.2 * POLL + constants.PAGES_A_POLL + 120 * constants.LOOK_SECONDS)
+        await bench.go(1.2 * POLL + MOST_PAGES + 120 * constants.LOOK_SECONDS)
         assert all(end.done() for end in ends.values())
+
+    asyncio.run(case())
+
+
+def test_listing_begins_at_the_last_look_and_not_when_it_was_last_needed():
+    async def case():
+        bench = Bench(20)
+        afters = []
+        changed = bench.jobs.changed
+        bench.jobs.changed = lambda after, token=None: (afters.append(after), changed(after, token))[1]
+        bench.jobs.modified["job-0"] = time.time() - 7200
+        ends = bench.wait()
+        await bench.go(120)
+        for name in bench.names[1:]:
+            bench.end(name)
+        await bench.go(120)
+        assert sum(end.done() for end in ends.values()) == 19
+        del afters[:]
+        bench.wait()
+        await bench.go(120)
+        assert afters[0] == pytest.approx(time.time() - constants.SKEW_SECONDS - POLL, abs=60)
 
     asyncio.run(case())
 
@@ -209,7 +231,7 @@ def test_endless_pages_are_given_up_for_descriptions():
         bench.end("job-5")
         await bench.go(2 * POLL)
         assert ends["job-5"].done()
-        assert bench.calls()["List"] <= constants.PAGES_A_POLL
+        assert bench.calls()["List"] <= MOST_PAGES
 
     asyncio.run(case())
 
@@ -338,6 +360,27 @@ def test_one_thread_serves_all_and_ends_with_the_last_waiter():
         await asyncio.wait_for(asyncio.gather(*waits), 20)
         thread.join(20)
         assert not thread.is_alive()
+
+    asyncio.run(case())
+
+
+def test_not_even_a_mistake_of_ours_ends_the_wait():
+    class Mistaken(TrainingTrigger):
+        looked = 0
+
+        @property
+        def reads_log(self):
+            Mistaken.looked += 1
+            if Mistaken.looked == 1:
+                raise TypeError("ours")
+            return False
+
+    async def case():
+        bench = Bench(1)
+        bench.end("job-0")
+        trigger = Mistaken(job_name="job-0", connection={}, poll_seconds=0.01)
+        trigger.poller = bench.poller
+        await asyncio.wait_for(bench.poller.end(trigger), 20)
 
     asyncio.run(case())
 
