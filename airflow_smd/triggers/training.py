@@ -84,6 +84,8 @@ class TrainingTrigger(WaitTrigger):
         if run is None:
             return {"job_name": self.job_name, "gone": True}
         self._hosts, self._started_at = run.instance_count, run.started_at
+        if run.ended_at is not None:  # while no triggerer looked, perhaps
+            self._shown_from = min(self._shown_from, run.ended_at - SHOWN_AGAIN_SECONDS)
         return self.saw(run)
 
     def saw(self, run: TrainingRun) -> dict[str, Any] | None:

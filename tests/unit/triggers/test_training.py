@@ -127,6 +127,13 @@ def test_a_triggerer_that_takes_over_shows_the_last_minutes_and_says_so(trigger,
     assert "second 3200" not in out
 
 
+def test_the_end_of_a_log_is_shown_however_long_no_triggerer_looked(trigger, jobs):
+    ended_at = time.time() - 7200
+    jobs.end(JOB, TrainingStatus.FAILED, started_at=ended_at - 7200, ended_at=ended_at)
+
+    assert trigger.look()["log"]["since"] == pytest.approx(ended_at - 300, abs=1)
+
+
 def test_a_role_that_may_not_read_logs_is_told_once_and_waits_on(trigger, jobs, capsys):
     class Secret(FakeJobLogs):
         def streams(self, job_name):
