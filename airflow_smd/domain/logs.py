@@ -66,7 +66,8 @@ class LogNews:
         fresh = [line for line in lines if line.at >= self._from and line.id not in self._seen]
         self._newest = max([self._newest, *(line.at for line in fresh)])
         self._seen |= {line.id: line.at for line in fresh if line.id}
-        self._seen = {name: at for name, at in self._seen.items() if at >= self.since}
+        # a second more, since a difference of times may be a hair larger than the line's own time
+        self._seen = {name: at for name, at in self._seen.items() if at >= self.since - 1}
         return self._told(sorted(fresh, key=lambda line: line.at))
 
     def _told(self, lines: Sequence[LogLine]) -> list[str]:

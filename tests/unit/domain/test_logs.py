@@ -114,6 +114,15 @@ def test_a_line_that_comes_in_late_is_still_shown():
     assert news.shown(late) == ["algo-1 | late"]
 
 
+def test_a_line_at_the_very_beginning_of_what_is_read_again_is_not_repeated():
+    news = LogNews(since=0.0)
+    first, newest = lines("a", at=108.002), lines("b", at=128.002)
+    news.shown([*first, *newest])
+
+    assert round(1000 * news.since) == round(1000 * first[0].at)
+    assert news.shown(first) == []
+
+
 def test_another_process_goes_on_where_the_cursor_stands():
     news = LogNews(since=0.0)
     a, b, c = (LogLine(host="algo-1", at=7.0, text=name, id=name) for name in "abc")
