@@ -27,6 +27,8 @@ from airflow_smd.hooks.training import TrainingHook
 LIST_FROM = 5
 """From how many jobs on the account's changes are listed; fewer are described. AWS limits listing for the
 whole account, and every worker that waits would take its share."""
+LISTS_A_POLL = 3
+"""How often changes are listed while `poll_seconds` pass: one list costs the same for any number of jobs."""
 LIST_SECONDS = 1.0
 """Least pause between two ListTrainingJobs: half of what AWS allows (two a second, not adjustable)."""
 LOOK_SECONDS = 0.2
@@ -237,7 +239,7 @@ class Poller:
             if listed and self._listing.token:
                 self._lists.failures = doubts  # only a list that ends tells that listing works
             elif listed:
-                self._lists.due = now + min(waiter.pause for waiter in waiters)
+                self._lists.due = now + min(waiter.pause for waiter in waiters) / LISTS_A_POLL
         return self._lists.due
 
     def _read_list(self, listing: ChangeList, waiters: Sequence[_Waiter], now: float) -> None:
