@@ -126,3 +126,11 @@ def site(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Site(airflow=airflow, sandbox=sandbox)
     finally:
         airflow.stop()
+
+
+@pytest.fixture(scope="session")
+def retrained(site: Site) -> Run:
+    """Return the first run of the retraining DAG: it finds nothing made before."""
+    run = site.trigger("smd_retrain")
+    assert run.end() == "success", {name: item["state"] for name, item in run.tasks().items()}
+    return run

@@ -54,7 +54,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 
 @pytest.fixture
-def form(site: Site, browser: Chrome) -> WebElement:
+def form(site: Site, browser: Chrome, retrained: Run) -> WebElement:  # the first run is not this test's
     """Return the form that the DAG's page opens."""
     browser.get(f"{site.airflow.url}/dags/smd_retrain")
     visible(browser, "[data-testid=trigger-dag-button]").click()

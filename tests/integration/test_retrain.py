@@ -12,13 +12,6 @@ import pytest
 from tests.integration.conftest import Run, Site
 
 
-@pytest.fixture(scope="module")
-def retrained(site: Site) -> Run:
-    run = site.trigger("smd_retrain")
-    assert run.end() == "success", {name: item["state"] for name, item in run.tasks().items()}
-    return run
-
-
 def test_the_run_reaches_its_accuracy_on_one_job(site: Site, retrained: Run):
     training = retrained.result("train")
     training = json.loads(training) if isinstance(training, str) else training
