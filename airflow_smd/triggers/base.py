@@ -6,17 +6,29 @@ import asyncio
 import random
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
 
 from airflow_smd.hooks.connection import AwsConnection
 
+T = TypeVar("T")
 LONGEST_PAUSE_SECONDS = 300.0
 SHOWN_AGAIN_SECONDS = 300.0
 """How far back a job's log is shown when a triggerer takes over: longer than Airflow needs to notice that
 another one died, and short enough that little is shown twice."""
+
+
+async def in_thread(function: Callable[[], T], executor: ThreadPoolExecutor | None = None) -> T:
+    """Call `function` in a thread of the event loop's, or of `executor`.
+
+    Not `asyncio.to_thread`: what Airflow 3.1 is asked there, a connection for instance, does not go through
+    the triggerer's own event loop, and answers that cross end the triggerer.
+    """
+    return await sync_to_async(function, thread_sensitive=False, executor=executor)()
 
 
 class WaitTrigger(BaseTrigger):
@@ -69,7 +81,7 @@ class WaitTrigger(BaseTrigger):
             # jitter, so that a thousand triggers started together do not look together
             await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311
             try:
-                payload = await asyncio.to_thread(self.look)
+                payload = await in_thread(self.look)
                 pause = self.poll_seconds
             except Exception as error:
                 payload = None
@@ -84,4 +96,4 @@ class WaitTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """End what we pay for when a person marks the deferred task failed or clears it (Airflow 3.3)."""
-        await asyncio.to_thread(self.stop)
+        await in_thread(self.stop)

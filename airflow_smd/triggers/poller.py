@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from airflow_smd.domain.training import TrainingRun
 from airflow_smd.errors import UnexpectedAnswer
 from airflow_smd.hooks.connection import AwsConnection
 from airflow_smd.hooks.training import TrainingHook
+from airflow_smd.triggers.base import LONGEST_PAUSE_SECONDS, in_thread
 
 LIST_FROM = 5
 """From how many jobs on the account's changes are listed; fewer are described. AWS limits listing for the
@@ -39,7 +41,6 @@ SKEW_SECONDS = 300.0
 """How far before our own clock the first listing begins; AWS refuses calls of clocks that are further off."""
 RECONCILE_SECONDS = 3600.0
 """How often a job is described although listing works, for what no list shows: a job that was deleted."""
-LONGEST_PAUSE_SECONDS = 300.0
 DOUBTS = 3
 """After so many failures in a row jobs are described instead of listed, and clients are made anew."""
 CALLS: Mapping[str, Any] = {
@@ -128,7 +129,7 @@ class Poller:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._sleeps_until = -math.inf
-        self._thread: threading.Thread | None = None
+        self._polling: asyncio.Future[None] | None = None
         self._listing: ChangeList | None = None
         self._steps = _Lane("poll", LIST_SECONDS)
         self._lists = _Lane("list training jobs", LIST_SECONDS)
@@ -169,9 +170,10 @@ class Poller:
         waiter = self.add(trigger, time.monotonic())
         try:
             with self._lock:
-                if not (self._thread and self._thread.is_alive()):
-                    self._thread = threading.Thread(target=self._poll, name="airflow-smd-poller", daemon=True)
-                    self._thread.start()
+                if self._polling is None or self._polling.done():
+                    own = ThreadPoolExecutor(1, "airflow-smd-poller")
+                    self._polling = asyncio.ensure_future(in_thread(self._poll, own))
+                    self._polling.add_done_callback(lambda _: own.shutdown(wait=False))
             return await waiter.future
         finally:
             self._remove(waiter)
@@ -212,7 +214,7 @@ class Poller:
                 until = self._steps.due
             with self._lock:
                 if not self._waiters:
-                    self._thread = None
+                    self._polling = None
                     return
                 self._sleeps_until = until
             self._wake.wait(min(max(0.0, until - time.monotonic()), LONGEST_PAUSE_SECONDS))

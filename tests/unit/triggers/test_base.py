@@ -1,8 +1,10 @@
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from asgiref.sync import async_to_sync
 
-from airflow_smd.triggers.base import WaitTrigger
+from airflow_smd.triggers.base import WaitTrigger, in_thread
 
 
 class Looks(WaitTrigger):
@@ -83,3 +85,19 @@ def test_ending_the_trigger_otherwise_stops_nothing(restart):
         asyncio.run(trigger.cleanup())
 
     assert trigger.stopped == 0
+
+
+async def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize(
+    "executor", [None, ThreadPoolExecutor(1)], ids=["a thread of the loop", "one of ours"]
+)
+def test_what_a_look_asks_of_airflow_goes_through_the_triggerers_own_loop(executor):
+    """Airflow 3.1 awaits the answer in whatever loop it finds; in one of the thread's own, answers cross."""
+
+    async def case():
+        assert await in_thread(lambda: async_to_sync(_loop)(), executor) is asyncio.get_running_loop()
+
+    asyncio.run(case())

@@ -346,7 +346,7 @@ def test_clients_are_made_anew_when_calls_go_on_failing():
 
 
 def pollers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "airflow-smd-poller"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("airflow-smd-poller")]
 
 
 def test_one_thread_serves_all_and_ends_with_the_last_waiter():
